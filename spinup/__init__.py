@@ -1,0 +1,33 @@
+"""spinup: learn deep reinforcement learning from code that reads like the papers.
+
+Names are looked up on demand, so that `import spinup` imports neither PyTorch nor TensorFlow:
+`from spinup import ppo_pytorch` imports only what PPO needs.
+"""
+
+from importlib import import_module
+
+from spinup.version import __version__
+
+# The one table of algorithms. To add one, add its folder under algos/ and its name here.
+ALGORITHMS = {
+    "pytorch": ("ppo", "sac", "dqn"),
+    "tf1": (),
+}
+
+_names = {"Logger": "spinup.utils.logx", "EpochLogger": "spinup.utils.logx"}
+for _backend, _algorithms in ALGORITHMS.items():
+    for _algorithm in _algorithms:
+        _names[f"{_algorithm}_{_backend}"] = f"spinup.algos.{_backend}.{_algorithm}.{_algorithm}"
+
+__all__ = ["ALGORITHMS", "__version__", *_names]
+
+
+def __getattr__(name):
+    if name not in _names:
+        raise AttributeError(f"spinup has no attribute {name!r}; it has {', '.join(__all__)}")
+    module = import_module(_names[name])
+    return getattr(module, name.rpartition("_")[0] or name)
+
+
+def __dir__():
+    return __all__

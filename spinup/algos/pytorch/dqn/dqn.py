@@ -1,0 +1,164 @@
+"""Deep Q-Network: learn what each action is worth, and take the best one most of the time.
+
+Read downwards: the loss, the update made of it, the training loop around the update.
+The network is in core.py, the settings of a run in config.json, the theory in README.md.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from spinup.algos.pytorch.dqn import core
+from spinup.parts.buffers import Transitions
+from spinup.parts.checkpoint import Checkpoint
+from spinup.parts.envs import VectorEnv, play
+from spinup.parts.learning import ReplayBuffer, adam, gradient_step, polyak_average, to_tensor
+from spinup.parts.learning import updates_due
+from spinup.parts.models import build
+from spinup.parts.session import open_logger, prepare, share, space_dims, turns_per_epoch
+from spinup.utils.mpi_pytorch import sync_params
+from spinup.utils.run_utils import launch
+
+COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossQ Epsilon Time"""
+
+
+@dataclass
+class Learner:
+    """All that the update reads and writes."""
+
+    ac: nn.Module  # q, the value of every action
+    target: nn.Module  # a slow copy of ac, which judges what comes next
+    q_optimizer: torch.optim.Adam
+
+
+def compute_loss_q(ac, target, batch: Transitions, *, gamma, double_q=True):
+    """Huber error of the values of the actions taken against their Bellman backup."""
+    o, a, r, o2, terminated = batch
+    with torch.no_grad():
+        q_targ = target.q(o2)
+        # Double Q: one network chooses the next action, the other judges it, so that a value
+        # which is too high by chance is not also the one that is believed.
+        a2 = (ac.q(o2) if double_q else q_targ).argmax(-1, keepdim=True)
+        backup = r + gamma * (1 - terminated) * q_targ.gather(-1, a2).squeeze(-1)
+    q = ac.q(o).gather(-1, a[:, None]).squeeze(-1)
+    loss = F.smooth_l1_loss(q, backup)
+    return loss, dict(LossQ=loss, QVals=q)
+
+
+def update(learner, batch, *, gamma, double_q, polyak, move_target, max_grad_norm=None):
+    """One gradient update of the network; then its slow copy follows, if it is time."""
+    ac, target = learner.ac, learner.target
+    loss, stats = compute_loss_q(ac, target, batch, gamma=gamma, double_q=double_q)
+    gradient_step(learner.q_optimizer, loss, max_grad_norm)
+    if move_target:
+        polyak_average(ac, target, polyak)
+    return stats
+
+
+def exploration(t, *, epsilon_start, epsilon_end, epsilon_steps):
+    """The share of random actions after `t` steps: a straight line down, then level."""
+    done = min(1.0, t / epsilon_steps) if epsilon_steps else 1.0
+    return epsilon_start + done * (epsilon_end - epsilon_start)
+
+
+def make_learner(ac, lr):
+    sync_params(ac)  # every process starts from the same weights
+    return Learner(ac, deepcopy(ac), adam(ac.parameters(), lr))
+
+
+def dqn(
+    env_fn, actor_critic=core.MLPQNetwork, ac_kwargs=None, seed=0, steps_per_epoch=4000,
+    epochs=25, replay_size=100_000, gamma=0.99, polyak=0.995, target_every=1, lr=1e-3,
+    batch_size=64, start_steps=1000, update_after=1000, update_every=1, epsilon_start=1.0,
+    epsilon_end=0.05, epsilon_steps=10_000, double_q=True, max_grad_norm=10.0,
+    num_test_episodes=10, max_ep_len=1000, logger_kwargs=None, save_freq=1, num_envs=1,
+    device="cpu", resume=False,
+):  # fmt: skip
+    """Train a DQN agent and give back its network.
+
+    env_fn: makes an environment each time it is called
+    actor_critic: the class of the network; needs `q` and `act` as core.py has them
+    ac_kwargs: what it is made with, such as hidden_sizes and activation
+    seed: where all randomness starts; equal seeds give equal runs
+    steps_per_epoch: environment steps in an epoch, over all environments and processes
+    epochs: how many epochs
+    replay_size: transitions each process keeps before the oldest is overwritten
+    gamma: what a reward one step later is worth
+    polyak: what the slow copy keeps of itself when it moves; 0 makes it a plain copy
+    target_every: updates between two moves of the slow copy
+    lr: step size
+    batch_size: transitions in a gradient step, over all processes
+    start_steps: steps taken at random before the network acts
+    update_after: steps before the first update
+    update_every: steps between two blocks of updates; a block has as many updates as steps
+    epsilon_start: share of random actions at first
+    epsilon_end: share of random actions in the end
+    epsilon_steps: steps from the first share to the last
+    double_q: let one network choose the next action and the other judge it
+    max_grad_norm: a longer gradient is shortened to this; none: never
+    num_test_episodes: episodes of the greedy policy after each epoch
+    max_ep_len: steps after which an episode is cut off
+    logger_kwargs: where to write, as setup_logger_kwargs makes it
+    save_freq: epochs between two saved models
+    num_envs: environments stepped together in each process
+    device: where the network lives, such as cpu or cuda
+    resume: go on from the checkpoint in the run folder, if there is one
+    """
+    settings = dict(locals())
+    seed = prepare(settings)
+    env, test_env = (VectorEnv(env_fn, n, s, max_ep_len) for n, s in [(num_envs, seed), (1, seed + 1)])
+    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
+    turns, stride = turns_per_epoch(steps_per_epoch, num_envs)
+    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **space_dims(env))
+    learner = make_learner(ac, lr)
+    learn = partial(
+        update, learner, gamma=gamma, double_q=double_q, polyak=polyak, max_grad_norm=max_grad_norm
+    )
+    logger = open_logger("dqn_pytorch", settings, env, ac)
+    checkpoint = Checkpoint(
+        logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
+    )
+    total_steps = epochs * turns * stride
+    epsilon_at = partial(
+        exploration, epsilon_start=epsilon_start, epsilon_end=epsilon_end,
+        epsilon_steps=epsilon_steps,
+    )  # fmt: skip
+
+    def policy(obs, epsilon=0.0):
+        act = ac.act(to_tensor(obs, device))
+        explore = torch.rand(len(obs)).numpy() < epsilon
+        return np.where(explore, env.sample_actions(), act) if explore.any() else act
+
+    for epoch in checkpoint.epochs(epochs, resume):
+        first, last = epoch * turns * stride, (epoch + 1) * turns * stride
+        for t in logger.progress(range(first, last, stride), total_steps):
+            obs = env.obs
+            act = policy(obs, epsilon_at(t)) if t >= start_steps else env.sample_actions()
+            step = env.step(act)
+            buffer.store(obs, act, step.rew, step.obs2, step.terminated)
+            for ret, length in step.episodes:
+                logger.store(EpRet=ret, EpLen=length)
+
+            if t + stride > update_after:
+                for i in range(updates_due(t + stride, stride, update_every)):
+                    move = (t + i) % target_every == 0
+                    batch = buffer.sample_batch(share(batch_size))
+                    logger.store(**learn(batch, move_target=move))
+
+        for ret, length in play(test_env, policy, share(num_test_episodes)):
+            logger.store(TestEpRet=ret, TestEpLen=length)
+        logger.dump_epoch(
+            COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last, Epsilon=epsilon_at(last)
+        )
+        if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
+            logger.save_state({})
+    return ac
+
+
+if __name__ == "__main__":
+    launch(dqn, __file__)  # settings: defaults < config.json beside this file < command line

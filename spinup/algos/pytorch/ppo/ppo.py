@@ -1,0 +1,164 @@
+"""Proximal Policy Optimization: improve the policy on fresh experience, but not too far at once.
+
+Read downwards: two losses, the update made of them, the training loop around the update.
+Networks are in core.py, the settings of a run in config.json, the theory in README.md.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from spinup.algos.pytorch.ppo import core
+from spinup.parts.buffers import Rollout
+from spinup.parts.checkpoint import Checkpoint
+from spinup.parts.envs import VectorEnv
+from spinup.parts.learning import GAEBuffer as PPOBuffer
+from spinup.parts.learning import adam, gradient_step, passes, to_tensor
+from spinup.parts.models import build
+from spinup.parts.session import open_logger, prepare, space_dims, turns_per_epoch
+from spinup.utils.mpi_pytorch import sync_params
+from spinup.utils.mpi_tools import mpi_avg
+from spinup.utils.run_utils import launch
+
+COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
+    Entropy KL ClipFrac StopIter Time KLNonNegative"""
+
+
+@dataclass
+class Learner:
+    """All that the update reads and writes."""
+
+    ac: nn.Module  # policy pi and value function v
+    pi_optimizer: torch.optim.Adam
+    vf_optimizer: torch.optim.Adam
+
+
+def compute_loss_pi(ac, rollout: Rollout, *, clip_ratio, ent_coef=0.0):
+    """The clipped surrogate: no reward for moving an action's probability past the clip."""
+    pi, logp = ac.pi(rollout.obs, rollout.act)
+    ratio = torch.exp(logp - rollout.logp)
+    clipped = ratio.clamp(1 - clip_ratio, 1 + clip_ratio)
+    entropy = pi.entropy().mean()
+    loss = -torch.min(ratio * rollout.adv, clipped * rollout.adv).mean() - ent_coef * entropy
+    return loss, dict(
+        KL=(rollout.logp - logp).mean(),
+        KLNonNegative=(ratio - 1 - (logp - rollout.logp)).mean(),  # each term is at least 0
+        Entropy=entropy,
+        ClipFrac=(ratio != clipped).float().mean(),
+    )
+
+
+def compute_loss_v(ac, rollout: Rollout):
+    """Squared error of the value function against the rewards that followed."""
+    return ((ac.v(rollout.obs) - rollout.ret) ** 2).mean()
+
+
+def update(
+    learner, rollout, *, clip_ratio, target_kl, train_pi_iters, train_v_iters,
+    minibatch_size=None, ent_coef=0.0, max_grad_norm=None,
+):  # fmt: skip
+    """Policy steps on one rollout until the policy has moved far enough, then value steps."""
+    pi_losses, v_losses = [], []
+    for i, batch in passes(rollout, train_pi_iters, minibatch_size):
+        loss, stats = compute_loss_pi(
+            learner.ac, batch, clip_ratio=clip_ratio, ent_coef=ent_coef
+        )
+        pi_losses.append(loss.detach())
+        if target_kl is not None and mpi_avg(stats["KL"].item()) > 1.5 * target_kl:
+            break  # on the mean over all processes, so all of them stop together
+        gradient_step(learner.pi_optimizer, loss, max_grad_norm)
+    for _, batch in passes(rollout, train_v_iters, minibatch_size):
+        loss = compute_loss_v(learner.ac, batch)
+        v_losses.append(loss.detach())
+        gradient_step(learner.vf_optimizer, loss, max_grad_norm)
+    return stats | dict(
+        LossPi=pi_losses[0], DeltaLossPi=pi_losses[-1] - pi_losses[0], StopIter=i,
+        LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0],
+    )  # fmt: skip
+
+
+def make_learner(ac, pi_lr, vf_lr):
+    sync_params(ac)  # every process starts from the same weights
+    return Learner(ac, adam(ac.pi.parameters(), pi_lr), adam(ac.v.parameters(), vf_lr))
+
+
+def ppo(
+    env_fn, actor_critic=core.MLPActorCritic, ac_kwargs=None, seed=0, steps_per_epoch=4000,
+    epochs=50, gamma=0.99, clip_ratio=0.2, pi_lr=3e-4, vf_lr=1e-3, train_pi_iters=80,
+    train_v_iters=80, lam=0.97, max_ep_len=1000, target_kl=0.01, logger_kwargs=None,
+    save_freq=10, num_envs=1, device="cpu", resume=False, minibatch_size=None, ent_coef=0.0,
+    max_grad_norm=None,
+):  # fmt: skip
+    """Train a PPO agent and give back its networks.
+
+    env_fn: makes an environment each time it is called
+    actor_critic: the class of the networks; needs `pi`, `v`, `step` and `act` as core.py has them
+    ac_kwargs: what it is made with, such as hidden_sizes and activation
+    seed: where all randomness starts; equal seeds give equal runs
+    steps_per_epoch: environment steps between two updates, over all environments and processes
+    epochs: how many updates
+    gamma: what a reward one step later is worth
+    clip_ratio: how far an action's probability may move, as a share, and still be rewarded
+    pi_lr: step size of the policy
+    vf_lr: step size of the value function
+    train_pi_iters: policy passes over an epoch's experience, at most
+    train_v_iters: value passes over it
+    lam: trust in rewards seen (1) against values guessed (0) when an action is judged
+    max_ep_len: steps after which an episode is cut off
+    target_kl: stop an epoch's policy steps once it moved 1.5 times this far; none: never
+    logger_kwargs: where to write, as setup_logger_kwargs makes it
+    save_freq: epochs between two saved models
+    num_envs: environments stepped together in each process
+    device: where the networks live, such as cpu or cuda
+    resume: go on from the checkpoint in the run folder, if there is one
+    minibatch_size: rows per gradient step; none: the whole rollout at once
+    ent_coef: reward for staying random, per action dimension
+    max_grad_norm: a longer gradient is shortened to this; none: never
+    """
+    settings = dict(locals())
+    seed = prepare(settings)
+    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
+    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
+    turns, stride = turns_per_epoch(steps_per_epoch, num_envs)
+    buffer = PPOBuffer(
+        size=turns, gamma=gamma, lam=lam, num_envs=num_envs, device=device, **space_dims(env)
+    )
+    learner = make_learner(ac, pi_lr, vf_lr)
+    learn = partial(
+        update, learner, clip_ratio=clip_ratio, target_kl=target_kl,
+        train_pi_iters=train_pi_iters, train_v_iters=train_v_iters,
+        minibatch_size=minibatch_size, ent_coef=ent_coef, max_grad_norm=max_grad_norm,
+    )  # fmt: skip
+    logger = open_logger("ppo_pytorch", settings, env, ac)
+    checkpoint = Checkpoint(logger.output_dir, **vars(learner), env=env, logger=logger)
+    total_steps = epochs * turns * stride
+
+    def value_of(obs):
+        return ac.step(to_tensor(obs, device))[1]
+
+    for epoch in checkpoint.epochs(epochs, resume):
+        first, last = epoch * turns * stride, (epoch + 1) * turns * stride
+        for _ in logger.progress(range(first, last, stride), total_steps):
+            obs = env.obs
+            act, val, logp = ac.step(to_tensor(obs, device))
+            step = env.step(act)
+            buffer.store(obs, act, step.rew, val, logp)
+            logger.store(VVals=val)
+            for i, (ret, length) in zip(step.ended, step.episodes):
+                logger.store(EpRet=ret, EpLen=length)
+                v = 0 if step.terminated[i] else value_of(step.obs2[i : i + 1])[0]
+                buffer.finish_path(v, i)
+        for i, v in enumerate(value_of(env.obs)):
+            buffer.finish_path(v, i)  # cut by the epoch, not by the task
+
+        logger.store(**learn(buffer.get()))
+        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=last)
+        if epoch % save_freq == 0 or epoch + 1 == epochs:
+            logger.save_state({})
+    return ac
+
+
+if __name__ == "__main__":
+    launch(ppo, __file__)  # settings: defaults < config.json beside this file < command line

@@ -1,0 +1,163 @@
+"""Soft Actor-Critic: two critics and a policy that is paid for staying random.
+
+Read downwards: the losses, the update made of them, the training loop around the update.
+Networks are in core.py, the settings of a run in config.json, the theory in README.md.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from spinup.algos.pytorch.sac import core
+from spinup.parts.buffers import Transitions
+from spinup.parts.checkpoint import Checkpoint
+from spinup.parts.envs import VectorEnv, play
+from spinup.parts.learning import ReplayBuffer, adam, gradient_step, polyak_average, to_tensor
+from spinup.parts.learning import updates_due
+from spinup.parts.models import build
+from spinup.parts.session import open_logger, prepare, share, space_dims, turns_per_epoch
+from spinup.utils.mpi_pytorch import sync_params
+from spinup.utils.run_utils import launch
+
+COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi*
+    LossPi LossQ Time Alpha"""
+
+
+@dataclass
+class Learner:
+    """All that the update reads and writes."""
+
+    ac: nn.Module  # policy pi and critics q1, q2
+    target: nn.Module  # a slow copy of ac; only its critics are asked
+    temperature: core.Temperature  # alpha, what entropy is worth
+    q_optimizer: torch.optim.Adam
+    pi_optimizer: torch.optim.Adam
+    alpha_optimizer: torch.optim.Adam | None  # only where alpha is learned
+
+
+def compute_loss_q(ac, target, batch: Transitions, *, gamma, alpha):
+    """Squared error of both critics against one entropy-regularised Bellman backup."""
+    o, a, r, o2, terminated = batch
+    with torch.no_grad():
+        a2, logp_a2 = ac.pi(o2)  # a fresh action of the *current* policy
+        q_targ = core.q_values(target, o2, a2).amin(0)
+        backup = r + gamma * (1 - terminated) * (q_targ - alpha * logp_a2)
+    q = core.q_values(ac, o, a)
+    loss = ((q - backup) ** 2).mean(-1).sum()
+    return loss, dict(LossQ=loss, Q1Vals=q[0], Q2Vals=q[1])
+
+
+def compute_loss_pi(ac, batch: Transitions, *, alpha):
+    """The policy wants a high value (by the more doubtful critic) and a high entropy."""
+    a, logp_a = ac.pi(batch.obs)
+    q = core.q_values(ac, batch.obs, a).amin(0)
+    loss = (alpha * logp_a - q).mean()
+    return loss, dict(LossPi=loss, LogPi=logp_a)
+
+
+def compute_loss_alpha(temperature, logp_a, *, target_entropy):
+    """Entropy becomes dearer while the policy has less of it than the target, else cheaper."""
+    return -temperature.log_alpha * (logp_a.detach().mean() + target_entropy)
+
+
+def update(learner, batch, *, gamma, polyak, target_entropy):
+    """One gradient update: the critics, the policy, the price of entropy, then the slow copy."""
+    ac, target, alpha = learner.ac, learner.target, learner.temperature()
+    loss, q_stats = compute_loss_q(ac, target, batch, gamma=gamma, alpha=alpha)
+    gradient_step(learner.q_optimizer, loss)
+    loss, pi_stats = compute_loss_pi(ac, batch, alpha=alpha)
+    gradient_step(learner.pi_optimizer, loss)
+    if learner.alpha_optimizer is not None:
+        logp_a = pi_stats["LogPi"]
+        loss = compute_loss_alpha(learner.temperature, logp_a, target_entropy=target_entropy)
+        gradient_step(learner.alpha_optimizer, loss)
+    polyak_average(ac, target, polyak)
+    return q_stats | pi_stats | dict(Alpha=alpha)
+
+
+def make_learner(ac, lr, alpha):
+    sync_params(ac)  # every process starts from the same weights
+    temperature = core.Temperature(alpha).to(next(ac.parameters()).device)
+    return Learner(
+        ac, deepcopy(ac), temperature, adam(core.q_parameters(ac), lr),
+        adam(ac.pi.parameters(), lr),
+        adam(temperature.parameters(), lr) if temperature.learned else None,
+    )  # fmt: skip
+
+
+def sac(
+    env_fn, actor_critic=core.MLPActorCritic, ac_kwargs=None, seed=0, steps_per_epoch=4000,
+    epochs=100, replay_size=1_000_000, gamma=0.99, polyak=0.995, lr=1e-3, alpha=0.2,
+    batch_size=100, start_steps=10_000, update_after=1000, update_every=50, num_test_episodes=10,
+    max_ep_len=1000, logger_kwargs=None, save_freq=1, num_envs=1, device="cpu", resume=False,
+):  # fmt: skip
+    """Train a Soft Actor-Critic agent and give back its networks.
+
+    env_fn: makes an environment each time it is called
+    actor_critic: the class of the networks; needs `pi`, `q1`, `q2` and `act` as core.py has them
+    ac_kwargs: what it is made with, such as hidden_sizes and activation
+    seed: where all randomness starts; equal seeds give equal runs
+    steps_per_epoch: environment steps in an epoch, over all environments and processes
+    epochs: how many epochs
+    replay_size: transitions each process keeps before the oldest is overwritten
+    gamma: what a reward one step later is worth
+    polyak: what the slow copy keeps of itself in an update; closer to 1 is slower
+    lr: step size of policy and critics
+    alpha: what a nat of entropy is worth in reward; 'auto' learns it
+    batch_size: transitions in a gradient step, over all processes
+    start_steps: steps taken at random before the policy acts
+    update_after: steps before the first update
+    update_every: steps between two blocks of updates; a block has as many updates as steps
+    num_test_episodes: episodes of the deterministic policy after each epoch
+    max_ep_len: steps after which an episode is cut off
+    logger_kwargs: where to write, as setup_logger_kwargs makes it
+    save_freq: epochs between two saved models
+    num_envs: environments stepped together in each process
+    device: where the networks live, such as cpu or cuda
+    resume: go on from the checkpoint in the run folder, if there is one
+    """
+    settings = dict(locals())
+    seed = prepare(settings)
+    env, test_env = (VectorEnv(env_fn, n, s, max_ep_len) for n, s in [(num_envs, seed), (1, seed + 1)])
+    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
+    turns, stride = turns_per_epoch(steps_per_epoch, num_envs)
+    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **space_dims(env))
+    learner = make_learner(ac, lr, alpha)
+    target_entropy = -buffer.columns.act.shape[-1]
+    learn = partial(update, learner, gamma=gamma, polyak=polyak, target_entropy=target_entropy)
+    logger = open_logger("sac_pytorch", settings, env, ac)
+    checkpoint = Checkpoint(
+        logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
+    )
+    total_steps = epochs * turns * stride
+
+    def policy(obs, deterministic=False):
+        return ac.act(to_tensor(obs, device), deterministic)
+
+    for epoch in checkpoint.epochs(epochs, resume):
+        first, last = epoch * turns * stride, (epoch + 1) * turns * stride
+        for t in logger.progress(range(first, last, stride), total_steps):
+            obs = env.obs
+            act = policy(obs) if t >= start_steps else env.sample_actions()
+            step = env.step(act)
+            buffer.store(obs, act, step.rew, step.obs2, step.terminated)
+            for ret, length in step.episodes:
+                logger.store(EpRet=ret, EpLen=length)
+
+            if t + stride > update_after:
+                for _ in range(updates_due(t + stride, stride, update_every)):
+                    logger.store(**learn(buffer.sample_batch(share(batch_size))))
+
+        for ret, length in play(test_env, partial(policy, deterministic=True), share(num_test_episodes)):
+            logger.store(TestEpRet=ret, TestEpLen=length)
+        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last)
+        if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
+            logger.save_state({})
+    return ac
+
+
+if __name__ == "__main__":
+    launch(sac, __file__)  # settings: defaults < config.json beside this file < command line

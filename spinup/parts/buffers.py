@@ -1,0 +1,242 @@
+"""Experience in NumPy: a ring of past transitions (off-policy) and one rollout (on-policy)."""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spinup.utils.errors import UserError
+from spinup.utils.mpi_tools import mpi_statistics_scalar
+
+
+def _item(record, key):
+    """Ask a batch by a column's name, `batch["obs"]`, as scripts for the original do."""
+    if isinstance(key, str):
+        return getattr(record, {"done": "terminated"}.get(key, key))
+    return tuple.__getitem__(record, key)
+
+
+class Transitions(NamedTuple):
+    """A batch of (s, a, r, s', over); one row each, arrays or the tensors of a backend."""
+
+    obs: Any
+    act: Any
+    rew: Any
+    obs2: Any
+    terminated: Any  # 1 where the task ended, so that nothing is to be bootstrapped
+    __getitem__ = _item
+
+
+class Rollout(NamedTuple):
+    """On-policy experience with its advantages; one row per step."""
+
+    obs: Any
+    act: Any
+    ret: Any  # the discounted rewards that followed
+    adv: Any  # how much better the action was than the policy's average, normalised
+    logp: Any  # log probability of act when it was taken
+    __getitem__ = _item
+
+
+def combined_shape(length, shape=None):
+    """The shape of `length` things of shape `shape` (a number, a tuple, or None for numbers)."""
+    if shape is None:
+        return (length,)
+    return (length, shape) if np.isscalar(shape) else (length, *shape)
+
+
+def discount_cumsum(x, discount):
+    """At each place, the sum of what stands there and later, each step later worth `discount`."""
+    total, out = 0.0, []
+    for value in reversed(np.asarray(x, np.float64).tolist()):
+        total = value + discount * total
+        out.append(total)
+    return np.array(out[::-1])
+
+
+class ReplayBuffer:
+    """The last `size` transitions of one environment or of many."""
+
+    def __init__(
+        self, obs_dim, act_dim, size, seed=0, obs_dtype=np.float32, act_dtype=np.float32
+    ):
+        """Make room for transitions.
+
+        obs_dim, act_dim: the shape of one observation and of one action; None for numbers
+        size: how many transitions to keep before the oldest is overwritten
+        """
+        size = int(size)
+        kinds = Transitions(
+            (obs_dim, obs_dtype), (act_dim, act_dtype), (None, np.float32),
+            (obs_dim, obs_dtype), (None, np.bool_),
+        )  # fmt: skip
+        self.columns = Transitions(*(np.zeros(combined_shape(size, d), t) for d, t in kinds))
+        self.total, self.max_size, self.log = 0, size, None  # total: rows stored since the start
+        self.rng = np.random.default_rng(seed)
+
+    @property
+    def size(self) -> int:
+        """How many transitions there are now."""
+        return min(self.total, self.max_size)
+
+    def __len__(self):
+        return self.size
+
+    def store(self, obs, act, rew, next_obs, done):
+        """Remember one transition, or one per environment; done: terminated, not truncated."""
+        n = 1 if np.ndim(rew) == 0 else len(rew)
+        first = self.total % self.max_size
+        if first + n <= self.max_size:
+            rows = slice(first, first + n)
+        else:
+            rows = np.arange(first, first + n) % self.max_size
+        for column, new in zip(self.columns, (obs, act, rew, next_obs, done)):
+            column[rows] = new
+        self.total += n
+
+    def sample_rows(self, batch_size) -> np.ndarray:
+        """Rows drawn evenly, with repetition, from all that are filled."""
+        return self.rng.integers(self.size, size=batch_size)
+
+    def sample_batch(self, batch_size=32) -> Transitions:
+        """A batch of transitions drawn evenly from all that are stored."""
+        rows = self.sample_rows(batch_size)
+        return Transitions(*(column[rows] for column in self.columns))
+
+    def state_dict(self):
+        return dict(total=self.total, max_size=self.max_size, rng=self.rng.bit_generator.state)
+
+    def load_state_dict(self, state):
+        if state["max_size"] != self.max_size:
+            raise UserError(
+                f"The run was saved with replay_size {state['max_size']}, not {self.max_size}."
+            )
+        self.total, self.rng.bit_generator.state = state["total"], state["rng"]
+
+    def append_log(self, folder: Path):
+        """Write the rows that are new since the last call; what was written stays as it is."""
+        self.log = self.log or ReplayLog(folder, self.columns, self.max_size)
+        first = max(self.log.total, self.total - self.max_size)
+        rows = np.arange(first, self.total)
+        self.log.append(first, Transitions(*(c[rows % self.max_size] for c in self.columns)))
+
+    def read_log(self, folder: Path):
+        """Fetch back every row that a run had when it was saved."""
+        self.log = ReplayLog(folder, self.columns, self.max_size)
+        for first, saved in self.log.read(self.total):
+            rows = np.arange(first, first + len(saved)) % self.max_size
+            for column, name in zip(self.columns, saved.dtype.names):
+                column[rows] = saved[name]
+
+
+class ReplayLog:
+    """A ring on disk that is only ever appended to, so that saving costs what is new.
+
+    Row k of the run lies in the file `k // rows_per_file`. A file is removed once all its rows
+    have left the ring and a checkpoint that no longer needs them is complete.
+    """
+
+    FILES_PER_RING = 8
+
+    def __init__(self, folder: Path, columns: Transitions, max_size: int):
+        self.folder, self.max_size, self.total = Path(folder), max_size, 0
+        self.rows_per_file = max(1, -(-max_size // self.FILES_PER_RING))
+        fields = zip(columns._fields, columns)
+        self.row = np.dtype([(name, c.dtype, c.shape[1:]) for name, c in fields])
+
+    def _file(self, number) -> Path:
+        return self.folder / f"{number}.rows"
+
+    def append(self, first: int, batch: Transitions):
+        """Append rows of which the first is row `first` of the run."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        rows = np.empty(len(batch.rew), self.row)
+        for name, column in zip(self.row.names, batch):
+            rows[name] = column
+        self.total = first + len(rows)
+        while len(rows):
+            number, offset = divmod(first, self.rows_per_file)
+            part = rows[: self.rows_per_file - offset]
+            with open(self._file(number), "r+b" if self._file(number).exists() else "w+b") as file:
+                file.seek(offset * self.row.itemsize)
+                file.write(part.tobytes())
+                file.truncate()  # a run that was killed may have left rows of its own here
+                file.flush()
+                os.fsync(file.fileno())
+            first, rows = first + len(part), rows[len(part) :]
+
+    def forget(self):
+        """Remove files that the newest checkpoint does not need; call when it is complete."""
+        oldest_needed = max(0, self.total - self.max_size) // self.rows_per_file
+        for path in self.folder.glob("*.rows"):
+            if int(path.stem) < oldest_needed:
+                path.unlink()
+
+    def read(self, total: int):
+        """Yield (first row, rows) until row `total`, from the oldest the ring still holds."""
+        self.total, first = total, max(0, total - self.max_size)
+        while first < total:
+            number, offset = divmod(first, self.rows_per_file)
+            count = min(self.rows_per_file - offset, total - first)
+            path = self._file(number)
+            start = offset * self.row.itemsize
+            rows = np.fromfile(path, self.row, count, offset=start) if path.exists() else []
+            if len(rows) < count:
+                raise UserError(
+                    f"{path} lacks {count - len(rows)} of the transitions that the checkpoint "
+                    "counts on. Put the whole file back, or start anew with --overwrite."
+                )
+            yield first, rows
+            first += count
+
+
+class GAEBuffer:
+    """One rollout of one environment or of many, and its generalised advantages (GAE-lambda)."""
+
+    def __init__(
+        self, obs_dim, act_dim, size, gamma=0.99, lam=0.95, num_envs=1,
+        obs_dtype=np.float32, act_dtype=np.float32,
+    ):  # fmt: skip
+        """Make room for a rollout.
+
+        size: how many steps of each environment
+        """
+        kinds = dict(obs=(obs_dim, obs_dtype), act=(act_dim, act_dtype))
+        kinds |= dict.fromkeys(("rew", "val", "logp", "adv", "ret"), ((), np.float32))
+        for name, (shape, dtype) in kinds.items():
+            shape = combined_shape(num_envs, shape)
+            setattr(self, f"{name}_buf", np.zeros(combined_shape(size, shape), dtype))
+        self.gamma, self.lam, self.max_size, self.num_envs = gamma, lam, size, num_envs
+        self.ptr, self.path_start = 0, [0] * num_envs
+
+    def store(self, obs, act, rew, val, logp):
+        """Remember one step of every environment."""
+        if self.ptr >= self.max_size:
+            raise IndexError("the rollout is full: call get() before storing more")
+        for name, value in dict(obs=obs, act=act, rew=rew, val=val, logp=logp).items():
+            getattr(self, f"{name}_buf")[self.ptr] = value
+        self.ptr += 1
+
+    def finish_path(self, last_val=0, env=0):
+        """Compute the advantages of the path of environment `env` that ends here.
+
+        last_val: the value of the state the path led to; 0 if the task terminated there. Where
+            only the clock ran out, or the rollout, it stands for the rewards that were cut off.
+        """
+        path = slice(self.path_start[env], self.ptr), env
+        rew, val = (np.append(x[path], last_val) for x in (self.rew_buf, self.val_buf))
+        delta = rew[:-1] + self.gamma * val[1:] - val[:-1]
+        self.adv_buf[path] = discount_cumsum(delta, self.gamma * self.lam)
+        self.ret_buf[path] = discount_cumsum(rew, self.gamma)[:-1]
+        self.path_start[env] = self.ptr
+
+    def get(self) -> Rollout:
+        """The whole rollout, advantages normalised over all processes; empties the buffer."""
+        if self.ptr < self.max_size or set(self.path_start) != {self.max_size}:
+            raise IndexError("the rollout is not complete: store every step, finish every path")
+        self.ptr, self.path_start = 0, [0] * self.num_envs
+        mean, std = mpi_statistics_scalar(self.adv_buf)
+        self.adv_buf[:] = (self.adv_buf - mean) / (std + 1e-8)
+        columns = (self.obs_buf, self.act_buf, self.ret_buf, self.adv_buf, self.logp_buf)
+        return Rollout(*(c.reshape(-1, *c.shape[2:]) for c in columns))

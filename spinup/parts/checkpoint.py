@@ -1,0 +1,242 @@
+"""Checkpoints: every part of a run is saved, so that a killed run goes on as if never stopped."""
+
+import io
+import json
+import random
+import signal
+import sys
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+from spinup.utils.errors import UserError
+from spinup.utils.mpi_tools import barrier, broadcast_object, mpi_max, num_procs, proc_id
+from spinup.utils.serialization_utils import read_json, write_json, write_whole
+
+
+class Stopped(KeyboardInterrupt):
+    """The user pressed Ctrl-C; the run has saved a checkpoint and says how to go on."""
+
+
+class Checkpoint:
+    """Saves named parts (anything with `state_dict`) and every random stream of this process.
+
+    Each process writes a file of its own; the name `latest` moves only when all of them have,
+    so that a run killed at any instant finds one whole checkpoint.
+    """
+
+    def __init__(self, folder, **parts):
+        self.run_folder, self.folder = Path(folder), Path(folder) / "checkpoint"
+        self.parts = {name: part for name, part in parts.items() if part is not None}
+        self.interrupts, self.epoch_began = 0, time.time()
+
+    def epochs(self, epochs: int, resume: bool):
+        """Yield the number of each epoch still to do, and save a checkpoint after each.
+
+        Ctrl-C is heard at the end of the epoch, when the checkpoint is whole;
+        a second one stops at once, and the epoch is lost.
+        """
+        first = self.restore() if resume else 0
+        if first >= epochs and proc_id() == 0:
+            print(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
+        previous = self._listen()
+        try:
+            for epoch in range(first, epochs):
+                self.epoch_began = time.time()
+                yield epoch
+                self.save(epoch + 1)
+                if mpi_max(float(self.interrupts)) and epoch + 1 < epochs:
+                    raise Stopped(
+                        f"Stopped after {epoch + 1} of {epochs} epochs; all is saved. "
+                        f"Go on with: spinup resume {self.run_folder}"
+                    )
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _listen(self):
+        """Take over the signals of Ctrl-C; gives what handled them before."""
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        # mpi_fork passes Ctrl-C on as SIGUSR1.
+        numbers = [signal.SIGINT] + [signal.SIGUSR1] * (num_procs() > 1)
+        return {number: signal.signal(number, self._interrupted) for number in numbers}
+
+    def _interrupted(self, *_):
+        self.interrupts += 1
+        if self.interrupts > 1:
+            raise KeyboardInterrupt
+        if proc_id() == 0:
+            print(
+                f"\nCtrl-C: finishing this epoch ({time.time() - self.epoch_began:.0f} s old), "
+                "then saving. Press it again to stop at once and lose the epoch.",
+                file=sys.stderr,
+            )
+
+    def save(self, epoch: int):
+        """Save every part; after this the run can be killed without losing this epoch."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        logs = {n: part for n, part in self.parts.items() if hasattr(part, "append_log")}
+        for name, part in logs.items():
+            part.append_log(self._log_folder(name))
+        state = {name: part.state_dict() for name, part in self.parts.items()}
+        write_tree(self._file(epoch), dict(state, random_streams=random_streams()))
+        barrier()
+        if proc_id() == 0:
+            write_json(self.folder / "latest", dict(epoch=epoch, num_procs=num_procs()))
+        barrier()
+        for path in self.folder.glob(f"epoch*.rank{proc_id()}.npz"):
+            if path != self._file(epoch):
+                path.unlink()
+        for part in logs.values():
+            part.log.forget()
+
+    def restore(self) -> int:
+        """Put every part back; gives the number of epochs already done (0: nothing saved)."""
+        latest = broadcast_object(read_latest(self.run_folder) if proc_id() == 0 else None)
+        if latest is None:
+            return 0
+        if latest["num_procs"] != num_procs():
+            raise UserError(
+                f"{self.run_folder} was trained by {latest['num_procs']} process(es), not "
+                f"{num_procs()}: resume it with --cpu {latest['num_procs']}."
+            )
+        state = read_tree(self._file(latest["epoch"]))
+        try:
+            for name, part in self.parts.items():
+                part.load_state_dict(state[name])
+                if hasattr(part, "read_log"):
+                    part.read_log(self._log_folder(name))
+        except (KeyError, IndexError, RuntimeError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"The checkpoint in {self.folder} does not fit this run ({error}). "
+                "Resume with the settings it was started with, or start anew with --overwrite."
+            )
+        set_random_streams(state["random_streams"])  # last, for making a part may draw from them
+        return latest["epoch"]
+
+    def _file(self, epoch) -> Path:
+        return self.folder / f"epoch{epoch}.rank{proc_id()}.npz"
+
+    def _log_folder(self, name) -> Path:
+        return self.folder / f"{name}.rank{proc_id()}"
+
+
+def read_latest(run_folder) -> dict | None:
+    """Which epoch the newest whole checkpoint is of, and how many processes wrote it."""
+    path = Path(run_folder) / "checkpoint" / "latest"
+    if not path.exists():
+        return None
+    latest = read_json(path)
+    if not all(isinstance(latest.get(key), int) for key in ("epoch", "num_procs")):
+        raise UserError(f"{path} is damaged. Start anew with --overwrite.")
+    return latest
+
+
+_locks = {}  # the run folders that this process has claimed; held until it ends
+
+
+def claim(run_folder):
+    """Keep other processes from training in the same folder at the same time."""
+    folder = Path(run_folder).resolve()
+    if proc_id() != 0 or folder in _locks:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "w")
+    except OSError as error:
+        raise UserError(
+            f"Cannot write to {folder} ({error.strerror}). "
+            "Choose another folder with --data_dir, or logger_kwargs in a script."
+        )
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise UserError(f"Another process is training in {folder}. Wait for it, or stop it.")
+    _locks[folder] = lock
+
+
+def random_streams() -> dict:
+    """The state of every global random stream, PyTorch's too if it is loaded."""
+    kind, keys, *rest = np.random.get_state()
+    streams = dict(numpy=[kind, keys, *rest], python=list(random.getstate()))
+    if "torch" in sys.modules:
+        streams["torch"] = sys.modules["torch"].get_rng_state()
+    return streams
+
+
+def set_random_streams(streams: dict):
+    np.random.set_state(tuple(streams["numpy"]))
+    version, state, gauss = streams["python"]
+    random.setstate((version, tuple(state), gauss))
+    if "torch" in streams:
+        import torch
+
+        torch.set_rng_state(streams["torch"])
+
+
+def write_tree(path: Path, tree):
+    """Write nested dicts, lists, numbers, texts, arrays and tensors to one file.
+
+    It is NumPy's own format: reading it cannot run code.
+    """
+    arrays = {}
+    outline = json.dumps(_outline(tree, arrays))
+    buffer = io.BytesIO()
+    np.savez(buffer, outline=np.frombuffer(outline.encode(), np.uint8), **arrays)
+    write_whole(path, buffer.getvalue())
+
+
+def read_tree(path: Path):
+    """Read what `write_tree` wrote, bit for bit."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return _rebuilt(json.loads(arrays["outline"].tobytes()), arrays)
+    except FileNotFoundError:
+        raise UserError(f"There is no {path}. Start anew with --overwrite.")
+    except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is not a checkpoint of spinup, or is damaged ({error}).")
+
+
+def _outline(value, arrays):
+    """`value` as JSON, in which each array is only named; `arrays` collects them."""
+    if isinstance(value, dict):
+        items = [[_outline(k, arrays), _outline(v, arrays)] for k, v in value.items()]
+        return {"dict": items}
+    if isinstance(value, (list, tuple)):
+        return [_outline(v, arrays) for v in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) or hasattr(value, "detach"):
+        kind, name = "array", f"a{len(arrays)}"
+        if not isinstance(value, np.ndarray):
+            kind, value = "tensor", value.detach().cpu().numpy()
+        arrays[name] = value
+        return {kind: name}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a checkpoint cannot hold a {type(value).__name__}")
+
+
+def _rebuilt(outline, arrays):
+    if isinstance(outline, list):
+        return [_rebuilt(item, arrays) for item in outline]
+    if not isinstance(outline, dict):
+        return outline
+    ((kind, content),) = outline.items()
+    if kind == "dict":
+        return {_rebuilt(k, arrays): _rebuilt(v, arrays) for k, v in content}
+    if kind == "array":
+        return arrays[content]
+    import torch
+
+    return torch.tensor(arrays[content])

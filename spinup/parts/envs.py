@@ -1,0 +1,296 @@
+"""Environments: n copies stepped together, each restarted the moment its episode ends."""
+
+import inspect
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from spinup.utils.errors import UserError, did_you_mean
+
+# Packages that register environments when asked: what their ids look like, and our extra for them.
+REGISTERED_ON_DEMAND = (
+    (r"ALE/|.*NoFrameskip-v", "ale_py", "atari"),
+    (r"Fetch|Hand|Adroit|Franka|PointMaze|AntMaze", "gymnasium_robotics", "robotics"),
+)
+# What is missing when one of Gymnasium's own environments cannot be made.
+EXTRA_OF_ENTRY_POINT = (("mujoco", "mujoco"), ("box2d", "box2d"), ("robotics", "robotics"))
+
+
+class Step(NamedTuple):
+    """One joint step of all environments; every array has one row per environment."""
+
+    obs2: np.ndarray  # the true successor, also where an episode ended
+    rew: np.ndarray
+    terminated: np.ndarray  # the task is over: nothing follows, its value is zero
+    truncated: np.ndarray  # only the clock ran out: the task went on, its value counts
+    ended: list[int]  # the environments whose episode ended here, for either reason
+    episodes: list[tuple[float, int]]  # (return, length) of each of those episodes
+
+
+@dataclass(frozen=True)
+class EnvMaker:
+    """Makes an environment from its id, `CartPole-v1` or `package:Id`, and its arguments."""
+
+    env_name: str
+    env_kwargs: dict = field(default_factory=dict)
+
+    def __call__(self, **more) -> gym.Env:
+        return make_env(self.env_name, **self.env_kwargs, **more)
+
+
+def make_env(env_name: str, **kwargs) -> gym.Env:
+    """Make a registered environment, or say which id or package would do."""
+    find_spec(env_name)
+    try:
+        return gym.make(env_name, disable_env_checker=True, **kwargs)
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        entry_point = str(gym.spec(env_name).entry_point)
+        extras = [extra for part, extra in EXTRA_OF_ENTRY_POINT if part in entry_point]
+        newer = _other_versions(env_name)
+        if "mujoco_py" in str(error) or "v2 and v3" in str(error):  # retired with mujoco-py
+            raise UserError(f"{env_name} is retired; {newer[0]} has taken its place.")
+        how = f"pip install 'spinup[{extras[0]}]'" if extras else f"Gymnasium says: {error}"
+        raise UserError(f"{env_name} needs a package that is not installed. {how}")
+    except gym.error.Error as error:
+        raise UserError(f"{env_name} cannot be made: {error}")
+    except TypeError as error:
+        if kwargs:
+            raise UserError(f"{env_name} does not take these env_kwargs: {error}")
+        raise
+
+
+def find_spec(env_name: str):
+    """The registered spec of an id; imports the package that registers it if need be."""
+    if not isinstance(env_name, str):
+        raise UserError(f"An environment's name is a text like CartPole-v1, not {env_name!r}.")
+    for pattern, package, extra in REGISTERED_ON_DEMAND:
+        if re.match(pattern, env_name) and env_name not in gym.registry:
+            _register(package, extra, env_name)
+    try:
+        return gym.spec(env_name)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"The package {error.name!r} of the environment {env_name} is not installed."
+        )
+    except gym.error.Error:
+        near = _other_versions(env_name)[:2] or None
+        asked = env_name.rpartition(":")[2]
+        hint = did_you_mean(env_name, near or gym.registry, 3) if near is None else (
+            f" Did you mean {' or '.join(near)}?"
+        )
+        raise UserError(f"There is no environment called {asked!r}.{hint}")
+
+
+def _register(package, extra, env_name):
+    level = gym.logger.min_level
+    gym.logger.set_level(gym.logger.ERROR)  # notices about environments nobody asked for
+    try:
+        gym.register_envs(__import__(package))
+    except ImportError:
+        raise UserError(
+            f"{env_name} needs a package that is not installed: pip install 'spinup[{extra}]'"
+        )
+    finally:
+        gym.logger.set_level(level)
+
+
+def _other_versions(env_name):
+    """Registered ids of the same name, the newest first."""
+    base = re.sub(r"-v\d+$", "", env_name).lower()
+    known = [i for i in gym.registry if re.sub(r"-v\d+$", "", i).lower() == base]
+    return sorted((i for i in known if i != env_name), key=_version, reverse=True)
+
+
+def _version(env_id):
+    return int((re.search(r"-v(\d+)$", env_id) or [0, 0])[1])
+
+
+def adopt(env) -> gym.Env:
+    """Any environment as the algorithms expect it.
+
+    An old Gym one goes through Farama's shimmy; observations that are not arrays (a number out
+    of n, a dict, a tuple) are flattened to one, a number out of n to its unit vector.
+    """
+    if not isinstance(env, gym.Env):
+        env = _from_old_gym(env)
+    if not isinstance(env.observation_space, Box):
+        try:
+            env = gym.wrappers.FlattenObservation(env)
+        except (NotImplementedError, TypeError):
+            pass
+    if not isinstance(env.observation_space, Box):
+        raise UserError(
+            f"Observations of {env.observation_space} cannot be made one array; spaces made of "
+            "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple can."
+        )
+    return env
+
+
+def _from_old_gym(env):
+    if not (callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))):
+        raise UserError(f"env_fn should make an environment, but made a {type(env).__name__}.")
+    try:
+        import gym  # noqa: F401  (shimmy needs it to know old spaces)
+        from shimmy import GymV21CompatibilityV0, GymV26CompatibilityV0
+    except ImportError:
+        raise UserError(
+            f"{type(env).__name__} is an environment of the old Gym, not of Gymnasium. "
+            "It works through a bridge: pip install shimmy gym"
+        )
+    new_step = "seed" in inspect.signature(env.reset).parameters
+    return (GymV26CompatibilityV0 if new_step else GymV21CompatibilityV0)(env=env)
+
+
+def describe_env(env) -> dict:
+    """What config.json keeps of an environment: enough to make it again from its id."""
+    spec = env.spec
+    if spec is None:
+        return dict(id=None, made_by=str(env.unwrapped))
+    wrappers = [dict(name=w.entry_point, kwargs=w.kwargs) for w in spec.additional_wrappers]
+    return dict(
+        id=spec.id,
+        kwargs=dict(spec.kwargs),
+        wrappers=wrappers,
+        max_episode_steps=spec.max_episode_steps,
+        entry_point=spec.entry_point,
+        reward_threshold=spec.reward_threshold,
+        nondeterministic=spec.nondeterministic,
+    )
+
+
+class VectorEnv:
+    """`n` environments in lockstep. Act on `obs`; learn from what `step` returns.
+
+    The present moment can be saved whatever simulator is inside: an episode is fixed by the seed
+    it began with and by the actions since, so those are kept, and restoring plays them again.
+    """
+
+    def __init__(self, env_fn, n: int = 1, seed: int = 0, max_ep_len: int | None = None):
+        self.envs = [adopt(env_fn()) for _ in range(n)]
+        first = self.envs[0]
+        self.observation_space, self.action_space = first.observation_space, first.action_space
+        self.max_ep_len = np.inf if max_ep_len is None else max_ep_len
+        whole = np.issubdtype(self.observation_space.dtype, np.integer)
+        self.obs_dtype = self.observation_space.dtype if whole else np.dtype(np.float32)
+        self.seeds = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(n)]
+        self.action_space.seed(seed)
+        self.reset()
+
+    def __len__(self):
+        return len(self.envs)
+
+    def reset(self):
+        """Begin a new episode everywhere."""
+        self.obs = np.empty((len(self), *self.observation_space.shape), self.obs_dtype)
+        self.episode_seeds, self.actions = [0] * len(self), [[] for _ in self.envs]
+        self.returns, self.lengths = np.zeros(len(self)), np.zeros(len(self), np.int64)
+        for i in range(len(self)):
+            self._begin_episode(i)
+
+    def _begin_episode(self, i):
+        # A seed for every episode, not one for all: then also a simulator that keeps its
+        # randomness to itself begins an episode the same way twice.
+        self.episode_seeds[i] = int(self.seeds[i].integers(2**31))
+        self.obs[i] = self.envs[i].reset(seed=self.episode_seeds[i])[0]
+        self.actions[i], self.returns[i], self.lengths[i] = [], 0, 0
+
+    def sample_actions(self) -> np.ndarray:
+        """A random action for each environment: a number counted from 0, or a flat vector."""
+        samples = np.stack([self.action_space.sample() for _ in self.envs])
+        if isinstance(self.action_space, Box):
+            return samples.reshape(len(self), -1)
+        return samples - self.action_space.start
+
+    def _within_bounds(self, actions):
+        """Actions as the environments take them: inside the box, or counted from `start`."""
+        space = self.action_space
+        if isinstance(space, Box):
+            actions = np.asarray(actions, space.dtype).reshape(len(self), *space.shape)
+            return np.minimum(np.maximum(actions, space.low), space.high)
+        return np.asarray(actions).reshape(len(self)) + space.start
+
+    def step(self, actions) -> Step:
+        """Step every environment; a continuous action outside its bounds is moved to them."""
+        n = len(self)
+        actions = self._within_bounds(actions)
+        obs2 = np.empty((n, *self.observation_space.shape), self.obs_dtype)
+        rew, terminated = np.empty(n, np.float32), np.empty(n, bool)
+        truncated, ended, episodes = np.empty(n, bool), [], []
+        self.lengths += 1
+        for i, env in enumerate(self.envs):
+            self.actions[i].append(actions[i])
+            try:
+                obs2[i], reward, terminated[i], timeout, _ = env.step(actions[i])
+            except ValueError as error:
+                if "unpack" not in str(error):
+                    raise
+                raise UserError(
+                    f"{env.unwrapped} does not return (obs, reward, terminated, truncated, info) "
+                    "from step. Bring it up to Gymnasium, or derive it from the old gym.Env."
+                )
+            rew[i], truncated[i] = reward, timeout or self.lengths[i] >= self.max_ep_len
+            self.returns[i] += reward
+            if terminated[i] or truncated[i]:
+                ended.append(i)
+                episodes.append((float(self.returns[i]), int(self.lengths[i])))
+        self.obs = obs2
+        if ended:
+            self.obs = obs2.copy()
+            for i in ended:
+                self._begin_episode(i)
+        return Step(obs2, rew, terminated, truncated, ended, episodes)
+
+    def close(self):
+        for env in self.envs:
+            env.close()
+
+    def state_dict(self):
+        return dict(
+            seeds=[rng.bit_generator.state for rng in self.seeds],
+            sampler=self.action_space.np_random.bit_generator.state,
+            episode_seeds=list(self.episode_seeds),
+            actions=[np.array(actions) for actions in self.actions],
+            obs=self.obs,
+            returns=self.returns,
+            lengths=self.lengths,
+        )
+
+    def load_state_dict(self, state):
+        self.action_space.np_random.bit_generator.state = state["sampler"]
+        self.obs = np.empty_like(self.obs)
+        for i, env in enumerate(self.envs):
+            self.seeds[i].bit_generator.state = state["seeds"][i]
+            self.episode_seeds[i], self.actions[i] = state["episode_seeds"][i], []
+            self.obs[i] = env.reset(seed=self.episode_seeds[i])[0]
+            for action in state["actions"][i]:
+                self.actions[i].append(action)
+                self.obs[i] = env.step(action)[0]
+            self.returns[i], self.lengths[i] = state["returns"][i], state["lengths"][i]
+            if self.obs[i].tobytes() != state["obs"][i].tobytes():
+                print(
+                    f"Environment {i} did not come back to where it was when its actions were "
+                    "played again, for it has randomness or memory of its own. It begins a new "
+                    "episode; from here on the run differs from one never stopped."
+                )
+                self._begin_episode(i)
+
+
+def play(env: VectorEnv, policy, episodes: int):
+    """Yield (return, length) of `episodes` whole episodes of `policy` from fresh starts."""
+    if episodes:
+        env.reset()
+    while episodes > 0:
+        for episode in env.step(policy(env.obs)).episodes[:episodes]:
+            episodes -= 1
+            yield episode
+
+
+def require_actions(space, kinds: tuple, algorithm: str, instead: str):
+    """Refuse an action space that `algorithm` has no policy for, and say what to use instead."""
+    if not isinstance(space, kinds):
+        names = " or ".join({Box: "continuous", Discrete: "discrete"}[kind] for kind in kinds)
+        raise UserError(f"{algorithm} needs {names} actions, but these are {space}. {instead}")

@@ -1,0 +1,176 @@
+"""Saved networks: tensors, and a JSON text that says how to build the network they belong to.
+
+Loading one runs no code of the file's: PyTorch reads tensors only (`weights_only`), and a class is
+built only if it is one of spinup's own or the user hands it over.
+"""
+
+import inspect
+import io
+import json
+import pickle
+import zipfile
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Discrete
+from torch import nn
+
+import spinup
+from spinup.parts.networks import activation_by_name
+from spinup.utils.errors import UserError
+from spinup.utils.serialization_utils import convert_json, write_whole
+
+OWN_CLASSES = "spinup.algos.pytorch."
+
+
+def build(actor_critic, observation_space, action_space, ac_kwargs=None, device="cpu"):
+    """Make the network of a run, and let it remember how it was made, for its saved file."""
+    ac_kwargs = dict(ac_kwargs or {})
+    known = inspect.signature(actor_critic).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        for key in ac_kwargs:
+            if key not in known:
+                raise UserError(
+                    f"{actor_critic.__name__} has no setting {key!r}; ac_kwargs may hold "
+                    f"{', '.join(list(known)[2:])}."
+                )
+    if "activation" in ac_kwargs:
+        ac_kwargs["activation"] = activation_by_name(ac_kwargs["activation"])
+    if "hidden_sizes" in ac_kwargs:
+        ac_kwargs["hidden_sizes"] = layer_sizes(ac_kwargs["hidden_sizes"])
+    network = actor_critic(observation_space, action_space, **ac_kwargs).to(device_by_name(device))
+    network.architecture = dict(
+        network=f"{actor_critic.__module__}.{actor_critic.__qualname__}",
+        observation_space=space_to_json(observation_space),
+        action_space=space_to_json(action_space),
+        ac_kwargs=convert_json(ac_kwargs),
+    )
+    return network
+
+
+def layer_sizes(sizes):
+    """The widths of hidden layers; one number means one layer."""
+    sizes = [sizes] if isinstance(sizes, int) else sizes
+    whole = isinstance(sizes, (list, tuple)) and all(type(s) is int and s > 0 for s in sizes)
+    if not whole or not sizes:
+        raise UserError(f"hidden_sizes wants whole numbers above 0 like [64,64], not {sizes!r}.")
+    return tuple(sizes)
+
+
+def device_by_name(name) -> torch.device:
+    """PyTorch's device of this name, if this machine has it."""
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"There is no device {name!r} here ({reason}). device='cpu' always works.")
+    return device
+
+
+def space_to_json(space) -> dict:
+    if isinstance(space, Discrete):
+        return dict(kind="Discrete", n=int(space.n), start=int(space.start))
+    if isinstance(space, Box):
+        bounds = {k: getattr(space, k).ravel() for k in ("low", "high")}
+        bounds = {k: b[:1] if len(b) and (b == b[0]).all() else b for k, b in bounds.items()}
+        shape, dtype = list(space.shape), space.dtype.name
+        return dict(kind="Box", shape=shape, dtype=dtype, **{k: b.tolist() for k, b in bounds.items()})
+    return dict(kind=type(space).__name__)
+
+
+def space_from_json(saved):
+    if saved["kind"] == "Discrete":
+        return Discrete(saved["n"], start=saved["start"])
+    if saved["kind"] == "Box":
+        shape, dtype = tuple(saved["shape"]), np.dtype(saved["dtype"])
+        low, high = (np.array(saved[k], dtype) for k in ("low", "high"))
+        low, high = (np.full(shape, b[0]) if len(b) == 1 else b.reshape(shape) for b in (low, high))
+        return Box(low, high, dtype=dtype)
+    raise UserError(f"A saved network cannot be built for a space of kind {saved['kind']!r}.")
+
+
+def save_model(path: Path, network: nn.Module):
+    """Write a network as tensors and the description of its architecture."""
+    own = f"{type(network).__module__}.{type(network).__qualname__}"
+    architecture = getattr(network, "architecture", dict(network=own))
+    save_tensors(path, dict(architecture=json.dumps(architecture), weights=network.state_dict()))
+
+
+def save_tensors(path: Path, content: dict):
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    write_whole(Path(path), buffer.getvalue())
+
+
+def load_tensors(path: Path) -> dict:
+    """Read tensors and plain values; a file that holds anything else is refused unread."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"There is no saved model {path}.")
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError,
+            AttributeError, ImportError, OSError, IndexError, zipfile.BadZipFile):  # fmt: skip
+        raise UserError(
+            f"{path} is not a model saved by spinup {spinup.__version__}, or is damaged. Nothing "
+            "in it was run. (Models of the original library are pickles, which could run code.)"
+        )
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds no model.")
+    return content
+
+
+def load_model(path: Path, actor_critic=None) -> nn.Module:
+    """Build a saved network and give it its weights.
+
+    actor_critic: the class of the network, where it is not one of spinup's own
+    """
+    content = load_tensors(path)
+    try:
+        architecture = json.loads(content["architecture"])
+        weights, name = content["weights"], architecture["network"]
+        network_class = actor_critic or _own_class(name)
+        if network_class is None:
+            raise UserError(
+                f"{path} was saved by a class of your own, {name}. Pass that class: "
+                "load_policy_and_env(..., actor_critic=YourClass)."
+            )
+        spaces = [space_from_json(architecture[k]) for k in ("observation_space", "action_space")]
+        network = build(network_class, *spaces, architecture["ac_kwargs"])
+        network.load_state_dict(weights)
+    except UserError:
+        raise
+    except Exception as error:  # whatever a wrong description or wrong weights lead to
+        raise UserError(f"{path} describes no network that can be built ({error}).")
+    return network
+
+
+def _own_class(name):
+    """One of the networks in our own core modules, by its dotted name; None for any other."""
+    module, _, attribute = name.rpartition(".")
+    algorithm = module.removeprefix(OWN_CLASSES).removesuffix(".core")
+    if module != f"{OWN_CLASSES}{algorithm}.core" or algorithm not in spinup.ALGORITHMS["pytorch"]:
+        return None
+    found = getattr(import_module(module), attribute, None)
+    return found if isinstance(found, type) and issubclass(found, nn.Module) else None
+
+
+def save_variables(folder: Path, variables: dict, itr=None):
+    """Save what a script hands to `save_state` besides its model, if it can be read back safely.
+
+    Environments are left out: config.json says how to make them.
+    """
+    kept = {}
+    for key, value in (variables or {}).items():
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            kept[key] = torch.from_numpy(value.copy())
+        elif isinstance(value, (bool, int, float, str, torch.Tensor)) or value is None:
+            kept[key] = value
+        elif isinstance(value, nn.Module) or isinstance(value, torch.optim.Optimizer):
+            kept[key] = value.state_dict()
+        elif not hasattr(value, "step"):
+            print(f"save_state leaves out {key!r}: a {type(value).__name__} is no tensor or number.")
+    if kept:
+        save_tensors(folder / f"vars{'' if itr is None else itr}.pt", kept)

@@ -1,0 +1,261 @@
+"""Networks in PyTorch: layers, policies and value functions, out of which each core.py builds."""
+
+import math
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from torch import nn
+from torch.distributions import Categorical, Normal
+from torch.nn import functional as F
+
+from spinup.parts.buffers import combined_shape, discount_cumsum
+from spinup.utils.errors import UserError, did_you_mean
+
+__all__ = ["combined_shape", "discount_cumsum"]  # NumPy's, but looked for among the networks
+
+LOG_STD_MAX = 2
+LOG_STD_MIN = -20
+
+
+def mlp(sizes, activation, output_activation=nn.Identity):
+    """Fully connected layers of these sizes, with `activation` after each but the last."""
+    layers = []
+    for i, (size_in, size_out) in enumerate(zip(sizes[:-1], sizes[1:])):
+        last = i == len(sizes) - 2
+        layers += [nn.Linear(size_in, size_out), output_activation() if last else activation()]
+    return nn.Sequential(*layers)
+
+
+def count_vars(module):
+    """How many numbers a network learns."""
+    return sum(p.numel() for p in module.parameters())
+
+
+def activation_by_name(name):
+    """The activation that a name like 'torch.nn.ELU', 'nn.ELU' or 'ELU' means; others are kept."""
+    if not isinstance(name, str):
+        return name
+    known = nn.modules.activation.__all__ + ["Identity"]
+    prefix, _, short = name.rpartition(".")
+    if short not in known or prefix not in ("", "nn", "torch.nn"):
+        raise UserError(
+            f"{name!r} is not an activation of torch.nn.{did_you_mean(short, known)} "
+            "Try torch.nn.Tanh, torch.nn.ReLU or torch.nn.ELU."
+        )
+    return getattr(nn, short)
+
+
+class Flat(nn.Module):
+    """Makes one vector of each observation, whatever its shape."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.dims = len(shape)
+
+    def forward(self, obs):
+        return obs.reshape(*obs.shape[: obs.ndim - self.dims], -1)
+
+
+def observation_mlp(obs_dim, sizes, activation):
+    """An mlp on observations of `obs_dim`: a number of features, or a shape to be flattened."""
+    if np.isscalar(obs_dim):
+        return mlp([obs_dim, *sizes], activation)
+    layers = mlp([int(np.prod(obs_dim)), *sizes], activation)
+    return layers if len(obs_dim) == 1 else nn.Sequential(Flat(obs_dim), *layers)
+
+
+class Actor(nn.Module):
+    """A policy that knows the probability of what it does."""
+
+    def _distribution(self, obs):
+        raise NotImplementedError
+
+    def _log_prob_from_distribution(self, pi, act):
+        raise NotImplementedError
+
+    def forward(self, obs, act=None):
+        """The distribution over actions at `obs` and, given `act`, its log probability."""
+        pi = self._distribution(obs)
+        return pi, None if act is None else self._log_prob_from_distribution(pi, act)
+
+
+class MLPCategoricalActor(Actor):
+    """A probability for each of `act_dim` actions."""
+
+    def __init__(self, obs_dim, act_dim, hidden_sizes, activation):
+        super().__init__()
+        self.logits_net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation)
+
+    def _distribution(self, obs):
+        return Categorical(logits=self.logits_net(obs), validate_args=False)
+
+    def _log_prob_from_distribution(self, pi, act):
+        return pi.log_prob(act)
+
+    def mode(self, obs):
+        """The most probable action."""
+        return self.logits_net(obs).argmax(-1)
+
+
+class MLPGaussianActor(Actor):
+    """A bell curve for each of `act_dim` numbers; its width does not depend on the observation."""
+
+    def __init__(self, obs_dim, act_dim, hidden_sizes, activation):
+        super().__init__()
+        self.log_std = nn.Parameter(torch.full((act_dim,), -0.5))
+        self.mu_net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation)
+
+    def _distribution(self, obs):
+        return Normal(self.mu_net(obs), self.log_std.exp(), validate_args=False)
+
+    def _log_prob_from_distribution(self, pi, act):
+        # Normal.log_prob written out: the width is one vector for the whole batch, so its
+        # logarithm need not be taken once per row.
+        z = (act - pi.loc) / pi.scale
+        return -0.5 * z.square().sum(-1) - self.log_std.sum() - len(self.log_std) * HALF_LOG_2PI
+
+    def mode(self, obs):
+        """The middle of the bell curve."""
+        return self.mu_net(obs)
+
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class MLPCritic(nn.Module):
+    """The value of an observation."""
+
+    def __init__(self, obs_dim, hidden_sizes, activation):
+        super().__init__()
+        self.v_net = observation_mlp(obs_dim, [*hidden_sizes, 1], activation)
+
+    def forward(self, obs):
+        return self.v_net(obs).squeeze(-1)  # (batch,), never (batch, 1), which would broadcast
+
+
+class MLPQFunction(nn.Module):
+    """The value of an action at an observation."""
+
+    def __init__(self, obs_dim, act_dim, hidden_sizes, activation):
+        super().__init__()
+        obs_dim = (obs_dim,) if np.isscalar(obs_dim) else obs_dim
+        self.flat = Flat(obs_dim)
+        self.q = mlp([int(np.prod(obs_dim)) + act_dim, *hidden_sizes, 1], activation)
+
+    def forward(self, obs, act):
+        return self.q(torch.cat([self.flat(obs), act], dim=-1)).squeeze(-1)
+
+
+class Ensemble(nn.Module):
+    """Several critics of one shape whose products are made together, in one batched call.
+
+    A small network on a CPU spends its time between the products; this halves their number.
+    """
+
+    def __init__(self, critics):
+        super().__init__()
+        self.flat, layers = critics[0].flat, [list(critic.q) for critic in critics]
+        linear = [same for same in zip(*layers) if isinstance(same[0], nn.Linear)]
+        self.weights = _stacked([[layer.weight.T for layer in same] for same in linear])
+        self.biases = _stacked([[layer.bias[None] for layer in same] for same in linear])
+        self.activations = nn.ModuleList([l for l in layers[0] if not isinstance(l, nn.Linear)])
+
+    def __len__(self):
+        return len(self.weights[0])
+
+    def forward(self, obs, act, members=slice(None)):
+        """One row of values per critic."""
+        x = torch.cat([self.flat(obs), act], dim=-1).expand(len(self), -1, -1)[members]
+        for weight, bias, activation in zip(self.weights, self.biases, self.activations):
+            x = activation(torch.baddbmm(bias[members], x, weight[members]))
+        return x.squeeze(-1)
+
+
+def _stacked(groups):
+    return nn.ParameterList([nn.Parameter(torch.stack(same).detach().clone()) for same in groups])
+
+
+class Member:
+    """One critic of an ensemble, to be called like any other."""
+
+    def __init__(self, ensemble, index):
+        self.ensemble, self.index = ensemble, index
+
+    def __call__(self, obs, act):
+        lead = act.shape[:-1]
+        obs = obs.reshape(-1, *obs.shape[len(lead) :])
+        q = self.ensemble(obs, act.reshape(-1, act.shape[-1]), slice(self.index, self.index + 1))
+        return q.reshape(lead)
+
+
+def q_values(ac, obs, act):
+    """What both critics of `ac` say, one row each; together where they are an ensemble."""
+    if isinstance(getattr(ac, "q", None), Ensemble):
+        return ac.q(obs, act)
+    return torch.stack([ac.q1(obs, act), ac.q2(obs, act)])
+
+
+def q_parameters(ac):
+    """All that the critics of `ac` learn."""
+    if isinstance(getattr(ac, "q", None), Ensemble):
+        return list(ac.q.parameters())
+    return [*ac.q1.parameters(), *ac.q2.parameters()]
+
+
+class ActionRange(nn.Module):
+    """Maps (-1, 1) to the bounds of each action dimension."""
+
+    def __init__(self, act_limit, act_center=0.0):
+        super().__init__()
+        # Not saved with the weights: they are the environment's, not learned.
+        as_tensor = lambda x: torch.as_tensor(np.array(x), dtype=torch.float32)  # noqa: E731
+        self.register_buffer("scale", as_tensor(act_limit), persistent=False)
+        self.register_buffer("center", as_tensor(act_center), persistent=False)
+
+    def forward(self, unit):
+        return torch.addcmul(self.center, self.scale, unit)
+
+
+def action_limits(space: Box) -> dict:
+    """Half the width, and the middle, of each dimension of a bounded space."""
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise UserError(
+            f"This policy needs bounds for its actions, but they are {space}. "
+            "Wrap the environment in gymnasium.wrappers.RescaleAction, or use ppo."
+        )
+    low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
+    return dict(act_limit=(high - low) / 2, act_center=(high + low) / 2)
+
+
+class SquashedGaussianMLPActor(nn.Module):
+    """A bell curve whose place and width depend on the observation, squashed into the bounds."""
+
+    def __init__(self, obs_dim, act_dim, hidden_sizes, activation, act_limit, act_center=0.0):
+        super().__init__()
+        self.net = nn.Sequential(
+            *observation_mlp(obs_dim, list(hidden_sizes), activation)[:-1], activation()
+        )
+        self.mu_layer = nn.Linear(hidden_sizes[-1], act_dim)
+        self.log_std_layer = nn.Linear(hidden_sizes[-1], act_dim)
+        self.range = ActionRange(act_limit, act_center)
+
+    def forward(self, obs, deterministic=False, with_logprob=True):
+        """Actions within the bounds and the log probability of each (before it is scaled)."""
+        features = self.net(obs)
+        mu = self.mu_layer(features)
+        log_std = self.log_std_layer(features).clamp(LOG_STD_MIN, LOG_STD_MAX)
+        noise = torch.zeros_like(mu) if deterministic else torch.randn_like(mu)
+        u = mu + log_std.exp() * noise
+        logp = squashed_log_prob(noise, log_std, u) if with_logprob else None
+        return self.range(torch.tanh(u)), logp
+
+
+def squashed_log_prob(noise, log_std, u):
+    """Log probability of tanh(u), where u = mu + exp(log_std) * noise.
+
+    The bell curve's, less the logarithm of tanh's slope at u, which is
+    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)) without the loss of digits.
+    """
+    log_slope = 2 * (math.log(2) - u - F.softplus(-2 * u))
+    return (-0.5 * noise.square() - log_std - log_slope - HALF_LOG_2PI).sum(-1)

@@ -1,0 +1,101 @@
+"""How a training function begins: values checked, seeds set, the run folder opened."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+import torch
+from gymnasium.spaces import Discrete
+
+import spinup
+from spinup.parts.checkpoint import claim, read_latest
+from spinup.parts.envs import VectorEnv, describe_env
+from spinup.parts.settings import check, differences
+from spinup.utils.errors import UserError
+from spinup.utils.logx import EpochLogger
+from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
+from spinup.utils.mpi_tools import broadcast_object, num_procs, proc_id
+from spinup.utils.serialization_utils import read_json
+
+
+def prepare(settings: dict) -> int:
+    """Check the settings, share out the cores, seed PyTorch; gives the seed of this process."""
+    check(settings)
+    setup_pytorch_for_mpi()
+    seed = settings["seed"] + 10_000 * proc_id()
+    torch.manual_seed(seed)
+    return seed
+
+
+def turns_per_epoch(steps_per_epoch: int, num_envs: int) -> tuple[int, int]:
+    """How often all environments of all processes step in an epoch, and how many those are."""
+    stride = num_envs * num_procs()
+    if steps_per_epoch < stride:
+        raise UserError(
+            f"steps_per_epoch is {steps_per_epoch}, but one step of every environment is already "
+            f"{stride}. Make it at least that, or use fewer environments."
+        )
+    return steps_per_epoch // stride, stride
+
+
+def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> EpochLogger:
+    """Open the run folder, write config.json, and see to it that `network` is saved.
+
+    With `resume` and a checkpoint to resume from, what the folder holds is kept.
+    """
+    logger_kwargs = dict(settings["logger_kwargs"] or {})
+    folder, resume = logger_kwargs.get("output_dir"), settings["resume"]
+    config = {key: value for key, value in settings.items() if key != "resume"}
+    config |= dict(algorithm=algorithm, num_procs=num_procs())
+    if folder is not None:
+        claim(folder)
+        resume = resume and broadcast_object(
+            read_latest(folder) is not None if proc_id() == 0 else None
+        )
+        if resume and proc_id() == 0:
+            refuse_other_settings(folder, config)
+    else:
+        resume = False
+    logger = EpochLogger(**logger_kwargs, resume=resume)
+    logger.save_config(config | dict(environment=describe_env(env.envs[0]), versions=versions()))
+    logger.setup_pytorch_saver(network)
+    name = getattr(env.envs[0].spec, "id", None) or env.envs[0].unwrapped
+    logger.log(f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}")
+    return logger
+
+
+def refuse_other_settings(folder, config: dict):
+    """Say what differs, if the run in `folder` was started with other settings."""
+    if found := differences(read_json(f"{folder}/config.json"), config):
+        raise UserError(
+            f"{folder} holds a run with other settings: {'; '.join(found)}. "
+            "Choose another --exp_name for these, or start anew with --overwrite."
+        )
+
+
+def versions() -> dict:
+    """What this run was made with."""
+    packages = ("torch", "gymnasium", "numpy", "mujoco", "ale-py", "gymnasium-robotics", "mpi4py")
+    found = dict(spinup=spinup.__version__, python=platform.python_version())
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def share(batch_size: int) -> int:
+    """What this process draws of a batch that all processes make up together."""
+    return -(-batch_size // num_procs())
+
+
+def space_dims(env: VectorEnv) -> dict:
+    """How a buffer must be made for the observations and actions of `env`."""
+    discrete = isinstance(env.action_space, Discrete)
+    return dict(
+        obs_dim=env.observation_space.shape,
+        act_dim=None if discrete else int(np.prod(env.action_space.shape)),
+        obs_dtype=env.obs_dtype,
+        act_dtype=np.int64 if discrete else np.float32,
+    )

@@ -1,0 +1,13 @@
+"""Mistakes that a user can mend, told in a sentence or two."""
+
+import difflib
+
+
+class UserError(ValueError):
+    """Says what is wrong and what to do; the command line shows the text alone and exits with 2."""
+
+
+def did_you_mean(name: str, known, count: int = 1) -> str:
+    """A question naming the known words nearest to `name`, or nothing where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)
+    return f" Did you mean {' or '.join(repr(word) for word in near)}?" if near else ""

@@ -1,0 +1,319 @@
+"""The diary of a run: progress.txt, config.json, saved models, and what the terminal shows.
+
+Only the first of several processes writes; statistics are those of all of them.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tqdm import tqdm
+
+from spinup.utils.errors import UserError
+from spinup.utils.mpi_tools import broadcast_object, mpi_statistics_scalar, proc_id
+from spinup.utils.serialization_utils import convert_json, read_json, write_json
+
+COLORS = dict(
+    gray=30, red=31, green=32, yellow=33, blue=34, magenta=35, cyan=36, white=37, crimson=38
+)
+OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds what was there
+RUN_FILES = ("config.json", "progress.txt", "pyt_save", "tf1_save", "checkpoint", "vars.pt")
+
+
+def colorize(string, color, bold=False, highlight=False):
+    """`string` with the codes that make a terminal show it in `color`."""
+    code = COLORS[color] + 10 * highlight
+    return f"\x1b[{code}{';1' if bold else ''}m{string}\x1b[0m"
+
+
+def _temporary_folder():
+    parent = Path(tempfile.gettempdir()) / "experiments"
+    parent.mkdir(exist_ok=True)
+    return tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=parent)
+
+
+def restore_tf_graph(sess, fpath):
+    """Load what `setup_tf_saver` and `save_state` wrote; gives its inputs and outputs by name."""
+    import tensorflow as tf
+
+    names = read_json(Path(fpath) / "model_info.json")
+    tf.compat.v1.saved_model.loader.load(sess, [tf.saved_model.SERVING], str(fpath))
+    graph = tf.compat.v1.get_default_graph()
+    tensors = {**names["inputs"], **names["outputs"]}
+    return {key: graph.get_tensor_by_name(name) for key, name in tensors.items()}
+
+
+class Logger:
+    """Writes one row of progress.txt per epoch, and saves settings and models beside it."""
+
+    def __init__(self, output_dir=None, output_fname="progress.txt", exp_name=None, resume=False):
+        """Open a run folder.
+
+        output_dir: the run folder; without one, a new folder for temporary files
+        output_fname: the table's name inside it
+        exp_name: what the experiment is called, for plots
+        resume: keep what the folder holds, to go on from it, instead of moving it aside
+        """
+        self.exp_name, self.output_fname, self.output_file = exp_name, output_fname, None
+        self.log_headers, self.log_current_row, self.first_row = [], {}, True
+        self.start_time = time.time()
+        self.bar, self.steps_done, self.steps_total = None, 0, None
+        self.first_tick = None  # when and at which step this process began, for its speed
+        if output_dir is None:
+            output_dir = broadcast_object(_temporary_folder() if proc_id() == 0 else None)
+        self.output_dir = str(output_dir)
+        if proc_id() == 0:
+            try:
+                self._open_folder(Path(output_dir), resume)
+            except OSError as error:
+                raise UserError(
+                    f"Cannot write to {output_dir} ({error.strerror}). "
+                    "Choose another folder with --data_dir, or logger_kwargs in a script."
+                )
+
+    def _open_folder(self, folder, resume):
+        folder.mkdir(parents=True, exist_ok=True)
+        table = folder / self.output_fname
+        if not resume:
+            self._make_room(folder)
+        self.output_file = open(table, "r+" if resume and table.exists() else "w")
+
+    def _make_room(self, folder):
+        """Move an older run aside; what a run left that never finished an epoch is not kept."""
+        table = folder / self.output_fname
+        older = [folder / name for name in (*RUN_FILES, self.output_fname)]
+        if not (table.exists() and table.stat().st_size):
+            older = [path for path in older if path.name.endswith(("_save", ".pt"))]
+            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+        older = [path for path in dict.fromkeys(older) if path.exists()]
+        if not older:
+            return
+        number = 1
+        while (aside := folder / OLDER_RUNS / str(number)).exists():
+            number += 1
+        aside.mkdir(parents=True)
+        for path in older:
+            shutil.move(path, aside / path.name)
+        self.log(f"{folder} held an older run; its files are now in {aside}", color="yellow")
+
+    def log(self, msg, color="green"):
+        """Say something on the terminal."""
+        if proc_id() == 0:
+            self._print(colorize(msg, color, bold=True) if sys.stdout.isatty() else str(msg))
+
+    def _print(self, text):
+        tqdm.write(text, file=sys.stdout)
+        sys.stdout.flush()
+
+    def progress(self, steps: range, total: int):
+        """Go through `steps`, showing on a terminal how far the run is of `total`, and how fast."""
+        self.steps_total = total
+        if proc_id() == 0 and self.bar is None and sys.stderr.isatty():
+            self.bar = tqdm(total=total, initial=steps.start, unit=" steps", dynamic_ncols=True)
+            self.bar.set_postfix_str("first epoch")
+        if self.first_tick is None:
+            self.first_tick = time.time(), steps.start
+        for step in steps:
+            yield step
+            if self.bar is not None:
+                self.bar.update(steps.step)
+        self.steps_done = steps.stop
+
+    def _speed(self):
+        """Environment steps per second, and the seconds left at that speed."""
+        began, first_step = self.first_tick
+        speed = (self.steps_done - first_step) / max(time.time() - began, 1e-9)
+        return speed, (self.steps_total - self.steps_done) / max(speed, 1e-9)
+
+    def log_tabular(self, key, val):
+        """Note a value for the row that `dump_tabular` will write."""
+        if self.first_row:
+            self.log_headers.append(key)
+        elif key not in self.log_headers:
+            raise UserError(
+                f"The column {key!r} was not in the first row of {self.output_fname}; "
+                "log the same columns in every epoch."
+            )
+        if key in self.log_current_row:
+            raise UserError(f"The column {key!r} was logged twice in one row; dump_tabular first.")
+        self.log_current_row[key] = val
+
+    def save_config(self, config):
+        """Write the settings of the run to config.json, and show them."""
+        config = convert_json(config)
+        if self.exp_name is not None:
+            config["exp_name"] = self.exp_name
+        if proc_id() == 0:
+            write_json(Path(self.output_dir) / "config.json", config)
+
+    def save_state(self, state_dict, itr=None):
+        """Save the model, and beside it whatever of `state_dict` is tensors and plain values.
+
+        itr: a number for the model's file name, to keep it when the next one is saved
+        """
+        if proc_id() != 0:
+            return
+        from spinup.parts import models
+
+        models.save_variables(Path(self.output_dir), state_dict, itr)
+        if hasattr(self, "tf_saver_elements"):
+            self._tf_simple_save(itr)
+        if hasattr(self, "pytorch_saver_elements"):
+            folder = Path(self.output_dir) / "pyt_save"
+            folder.mkdir(exist_ok=True)
+            name = "model.pt" if itr is None else f"model{itr}.pt"
+            models.save_model(folder / name, self.pytorch_saver_elements)
+
+    def setup_tf_saver(self, sess, inputs, outputs):
+        """Let `save_state` save a TensorFlow graph: its session, its inputs and outputs by name."""
+        self.tf_saver_elements = dict(session=sess, inputs=inputs, outputs=outputs)
+        self.tf_saver_info = {
+            "inputs": {key: tensor.name for key, tensor in inputs.items()},
+            "outputs": {key: tensor.name for key, tensor in outputs.items()},
+        }
+
+    def _tf_simple_save(self, itr):
+        import tensorflow as tf
+
+        folder = Path(self.output_dir) / f"tf1_save{'' if itr is None else itr}"
+        shutil.rmtree(folder, ignore_errors=True)  # TensorFlow does not write over a saved graph
+        tf.compat.v1.saved_model.simple_save(export_dir=str(folder), **self.tf_saver_elements)
+        write_json(folder / "model_info.json", self.tf_saver_info)
+
+    def setup_pytorch_saver(self, what_to_save):
+        """Let `save_state` save this network."""
+        if not hasattr(what_to_save, "state_dict"):
+            raise UserError(
+                f"setup_pytorch_saver wants a torch.nn.Module, not a {type(what_to_save).__name__}."
+            )
+        self.pytorch_saver_elements = what_to_save
+
+    def dump_tabular(self):
+        """Write the row, show it, and begin the next."""
+        values = [self.log_current_row.get(key, "") for key in self.log_headers]
+        if proc_id() == 0:
+            self._print(self._table(values))
+            if self.first_row:
+                self.output_file.write("\t".join(self.log_headers) + "\n")
+            self.output_file.write("\t".join(map(str, values)) + "\n")
+            self.output_file.flush()
+            if self.first_tick is not None:
+                self._show_progress()
+        self.log_current_row.clear()
+        self.first_row = False
+
+    def _table(self, values):
+        shown = [f"{v:.5g}" if hasattr(v, "__float__") else str(v) for v in values]
+        keys = max(15, *(len(key) for key in self.log_headers))
+        rule = "-" * (keys + 22)
+        rows = [f"| {key:>{keys}} | {v:>15} |" for key, v in zip(self.log_headers, shown)]
+        return "\n".join([rule, *rows, rule])
+
+    def _show_progress(self):
+        row = self.log_current_row
+        result = row.get("AverageTestEpRet", row.get("AverageEpRet", float("nan")))
+        if self.bar is not None:
+            self.bar.set_postfix_str(f"return {result:.5g}")
+            if self.steps_done >= self.steps_total:
+                self.bar.close()
+        else:
+            speed, left = self._speed()
+            self._print(
+                f"{self.steps_done} of {self.steps_total} steps, return {result:.5g}, "
+                f"{speed:.0f} steps/s, {tqdm.format_interval(left)} left"
+            )
+
+    def state_dict(self):
+        """What a resumed run must know to go on with the same table."""
+        if self.output_file is not None:
+            os.fsync(self.output_file.fileno())
+        return dict(
+            headers=self.log_headers,
+            first_row=self.first_row,
+            elapsed=time.time() - self.start_time,
+            table_bytes=0 if self.output_file is None else self.output_file.tell(),
+        )
+
+    def load_state_dict(self, state):
+        """Go on after the rows that the checkpoint knows; later ones are cut off and made again."""
+        self.log_headers, self.first_row = list(state["headers"]), state["first_row"]
+        self.start_time = time.time() - state["elapsed"]
+        if self.output_file is not None:
+            if os.fstat(self.output_file.fileno()).st_size < state["table_bytes"]:
+                raise UserError(
+                    f"{self.output_file.name} is shorter than when the checkpoint was written. "
+                    "Put the whole file back, or start anew with --overwrite."
+                )
+            self.output_file.truncate(state["table_bytes"])
+            self.output_file.seek(state["table_bytes"])
+
+
+class EpochLogger(Logger):
+    """A Logger that collects values during an epoch and writes their statistics.
+
+    Tensors are kept as they are and read when the epoch ends, so that noting a value
+    never waits for a device.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.epoch_dict = {}
+
+    def store(self, **values):
+        """Note values: numbers, arrays or tensors, whose elements all count alike."""
+        for key, value in values.items():
+            if hasattr(value, "detach"):
+                value = value.detach()  # lets go of the graph it came from
+            self.epoch_dict.setdefault(key, []).append(value)
+
+    def log_tabular(self, key, val=None, with_min_and_max=False, average_only=False):
+        """Note `val`, or else the statistics of all that was stored under `key` in this epoch.
+
+        with_min_and_max: also the greatest and the least value
+        average_only: only the mean, under the name of the key itself
+        """
+        if val is not None:
+            super().log_tabular(key, val)
+            return
+        stats = mpi_statistics_scalar(_elements(self.epoch_dict.pop(key, [])), with_min_and_max)
+        super().log_tabular(key if average_only else "Average" + key, stats[0])
+        if not average_only:
+            super().log_tabular("Std" + key, stats[1])
+        if with_min_and_max:
+            super().log_tabular("Max" + key, stats[3])
+            super().log_tabular("Min" + key, stats[2])
+
+    def get_stats(self, key):
+        """Mean, standard deviation, least and greatest of what is stored under `key`."""
+        return mpi_statistics_scalar(_elements(self.epoch_dict.get(key, [])), True)
+
+    def dump_epoch(self, columns: str, **values):
+        """Log `columns` in order and write the row.
+
+        columns: names apart by blanks; X* stands for AverageX, StdX, MaxX, MinX
+        values: the columns that are not statistics; Time is known here
+        """
+        values.setdefault("Time", time.time() - self.start_time)
+        for column in columns.split():
+            if column in values:
+                super().log_tabular(column, values[column])
+            else:
+                spread = column.endswith("*")
+                self.log_tabular(
+                    column.rstrip("*"), with_min_and_max=spread, average_only=not spread
+                )
+        self.dump_tabular()
+
+
+def _elements(values):
+    """All elements of numbers, arrays or tensors in one flat array, read from a device at once."""
+    import numpy as np
+
+    if values and hasattr(values[0], "detach"):
+        import torch
+
+        return torch.cat([value.reshape(-1) for value in values]).cpu().numpy()
+    return np.concatenate([np.ravel(value) for value in values]) if values else np.zeros(0)
