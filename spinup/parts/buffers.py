@@ -58,9 +58,7 @@ def discount_cumsum(x, discount):
 class ReplayBuffer:
     """The last `size` transitions of one environment or of many."""
 
-    def __init__(
-        self, obs_dim, act_dim, size, seed=0, obs_dtype=np.float32, act_dtype=np.float32
-    ):
+    def __init__(self, obs_dim, act_dim, size, seed=0, obs_dtype=np.float32, act_dtype=np.float32):
         """Make room for transitions.
 
         obs_dim, act_dim: the shape of one observation and of one action; None for numbers

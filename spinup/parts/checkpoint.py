@@ -165,6 +165,12 @@ def claim(run_folder):
     _locks[folder] = lock
 
 
+def release(run_folder):
+    """Let other processes train there again."""
+    if lock := _locks.pop(Path(run_folder).resolve(), None):
+        lock.close()
+
+
 def random_streams() -> dict:
     """The state of every global random stream, PyTorch's too if it is loaded."""
     kind, keys, *rest = np.random.get_state()

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,8 +80,10 @@ def find_spec(env_name: str):
     except gym.error.Error:
         near = _other_versions(env_name)[:2] or None
         asked = env_name.rpartition(":")[2]
-        hint = did_you_mean(env_name, near or gym.registry, 3) if near is None else (
-            f" Did you mean {' or '.join(near)}?"
+        hint = (
+            did_you_mean(env_name, near or gym.registry, 3)
+            if near is None
+            else (f" Did you mean {' or '.join(near)}?")
         )
         raise UserError(f"There is no environment called {asked!r}.{hint}")
 
@@ -118,10 +121,8 @@ def adopt(env) -> gym.Env:
     if not isinstance(env, gym.Env):
         env = _from_old_gym(env)
     if not isinstance(env.observation_space, Box):
-        try:
+        with suppress(NotImplementedError, TypeError):
             env = gym.wrappers.FlattenObservation(env)
-        except (NotImplementedError, TypeError):
-            pass
     if not isinstance(env.observation_space, Box):
         raise UserError(
             f"Observations of {env.observation_space} cannot be made one array; spaces made of "

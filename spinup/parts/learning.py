@@ -32,14 +32,6 @@ def polyak_average(source, target, rho):
     torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), 1 - rho)
 
 
-def updates_due(t, stride, update_every):
-    """Gradient steps owed after the step that brought the total from `t - stride` to `t`.
-
-    They come in blocks of `update_every`; on the whole, one for each environment step.
-    """
-    return (t // update_every - (t - stride) // update_every) * update_every
-
-
 def to_tensor(x, device="cpu"):
     """An array as a tensor: whole numbers that choose an action stay whole, all else is float."""
     x = torch.as_tensor(x, device=device)

@@ -77,7 +77,9 @@ def space_to_json(space) -> dict:
         bounds = {k: getattr(space, k).ravel() for k in ("low", "high")}
         bounds = {k: b[:1] if len(b) and (b == b[0]).all() else b for k, b in bounds.items()}
         shape, dtype = list(space.shape), space.dtype.name
-        return dict(kind="Box", shape=shape, dtype=dtype, **{k: b.tolist() for k, b in bounds.items()})
+        return dict(
+            kind="Box", shape=shape, dtype=dtype, **{k: b.tolist() for k, b in bounds.items()}
+        )
     return dict(kind=type(space).__name__)
 
 
@@ -168,9 +170,11 @@ def save_variables(folder: Path, variables: dict, itr=None):
             kept[key] = torch.from_numpy(value.copy())
         elif isinstance(value, (bool, int, float, str, torch.Tensor)) or value is None:
             kept[key] = value
-        elif isinstance(value, nn.Module) or isinstance(value, torch.optim.Optimizer):
+        elif isinstance(value, (nn.Module, torch.optim.Optimizer)):
             kept[key] = value.state_dict()
         elif not hasattr(value, "step"):
-            print(f"save_state leaves out {key!r}: a {type(value).__name__} is no tensor or number.")
+            print(
+                f"save_state leaves out {key!r}: a {type(value).__name__} is no tensor or number."
+            )
     if kept:
         save_tensors(folder / f"vars{'' if itr is None else itr}.pt", kept)

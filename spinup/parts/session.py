@@ -1,7 +1,9 @@
 """How a training function begins: values checked, seeds set, the run folder opened."""
 
+import inspect
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -38,6 +40,14 @@ def turns_per_epoch(steps_per_epoch: int, num_envs: int) -> tuple[int, int]:
     return steps_per_epoch // stride, stride
 
 
+def updates_due(t, stride, update_every):
+    """Gradient steps owed after the step that brought the total from `t - stride` to `t`.
+
+    They come in blocks of `update_every`; on the whole, one for each environment step.
+    """
+    return (t // update_every - (t - stride) // update_every) * update_every
+
+
 def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> EpochLogger:
     """Open the run folder, write config.json, and see to it that `network` is saved.
 
@@ -64,6 +74,12 @@ def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> Epoc
     return logger
 
 
+def algorithm_name(algorithm) -> str:
+    """How the top of the package calls a training function: `ppo_pytorch` and so on."""
+    backend = Path(inspect.getfile(algorithm)).parents[1].name  # also where the file is run itself
+    return f"{algorithm.__name__}_{backend}"
+
+
 def refuse_other_settings(folder, config: dict):
     """Say what differs, if the run in `folder` was started with other settings."""
     if found := differences(read_json(f"{folder}/config.json"), config):
@@ -85,9 +101,9 @@ def versions() -> dict:
     return found
 
 
-def share(batch_size: int) -> int:
-    """What this process draws of a batch that all processes make up together."""
-    return -(-batch_size // num_procs())
+def share(count: int) -> int:
+    """What this process does of `count` things that all processes do together."""
+    return -(-count // num_procs())
 
 
 def space_dims(env: VectorEnv) -> dict:

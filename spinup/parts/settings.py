@@ -7,21 +7,19 @@ from spinup.utils.serialization_utils import convert_json
 
 # The least and the greatest value of each setting that has such; a name ending in _lr or _iters
 # has those of lr and of iters.
-LIMITS = dict(
+WHOLE_NUMBERS = dict(
     seed=(0, 2**31 - 1), epochs=(1, None), steps_per_epoch=(1, None), max_ep_len=(1, None),
     save_freq=(1, None), num_envs=(1, None), num_cpu=(1, None), replay_size=(1, None),
     batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None), iters=(1, None),
     update_after=(0, None), start_steps=(0, None), num_test_episodes=(0, None),
     target_every=(1, None), epsilon_steps=(0, None),
+)  # fmt: skip
+NUMBERS = dict(
     gamma=(0, 1), lam=(0, 1), polyak=(0, 1), epsilon_start=(0, 1), epsilon_end=(0, 1),
     clip_ratio=(0, None), target_kl=(0, None), lr=(0, None), alpha=(0, None),
     ent_coef=(0, None), max_grad_norm=(0, None),
 )  # fmt: skip
-WHOLE = {
-    *"seed epochs steps_per_epoch max_ep_len save_freq num_envs num_cpu replay_size batch_size "
-    "minibatch_size update_every iters update_after start_steps num_test_episodes target_every "
-    "epsilon_steps".split()
-}
+LIMITS = WHOLE_NUMBERS | NUMBERS
 WORDS = dict(alpha=("auto",))  # words that may stand for a number
 # Not part of what a run computes, or compared apart.
 NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
@@ -34,11 +32,11 @@ def check(settings: dict):
         if rule not in LIMITS or value is None or value in WORDS.get(name, ()):
             continue
         least, greatest = LIMITS[rule]
-        wanted = "a whole number" if rule in WHOLE else "a number"
+        wanted = "a whole number" if rule in WHOLE_NUMBERS else "a number"
         wanted += f" from {least}" + (f" to {greatest}" if greatest is not None else " up")
         wanted += "".join(f" or {word!r}" for word in WORDS.get(name, ()))
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or math.isnan(value) or (rule in WHOLE and value != int(value)):
+        if not number or math.isnan(value) or (rule in WHOLE_NUMBERS and value != int(value)):
             raise UserError(f"{name} wants {wanted}, not {value!r}.")
         if value < least or (greatest is not None and value > greatest):
             raise UserError(f"{name} wants {wanted}, not {value!r}.")

@@ -21,6 +21,7 @@ from spinup.utils.errors import UserError
 
 # Set by the launchers we know: MPICH and its kin, PMIx, Open MPI.
 LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+FORKED = "SPINUP_FORKED"  # set in processes that mpi_fork has started
 HOW_TO_INSTALL = "Several processes need MPI: pip install mpi4py mpich"
 
 
@@ -84,7 +85,8 @@ def mpi_fork(n: int, bind_to_core: bool = False):
         return
     command = [mpiexec(), "-n", str(n)] + ["-bind-to", "core"] * bind_to_core
     threads = str(max(1, (os.cpu_count() or 1) // n))
-    environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads} | dict(os.environ)
+    environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    environment |= os.environ | {FORKED: "1"}
     job = subprocess.Popen(
         [*command, sys.executable, *sys.orig_argv[1:]],
         env=environment,
@@ -129,9 +131,10 @@ def barrier():
 def allreduce(*args, **kwargs):
     """MPI's own Allreduce of two arrays, as mpi4py has it."""
     if _world() is not None:
-        return _world().Allreduce(*args, **kwargs)
-    sent, received = args[:2]
-    received[...] = sent
+        _world().Allreduce(*args, **kwargs)
+    else:
+        sent, received = args[:2]
+        received[...] = sent
 
 
 def broadcast(x, root=0):

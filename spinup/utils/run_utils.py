@@ -1,2 +1,226 @@
-"""stub for now"""
-def launch(*a): ...
+"""Starting runs: where their folders are, what to do with one that exists, and processes."""
+
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from spinup import user_config
+from spinup.utils import flags
+from spinup.utils.errors import UserError
+from spinup.utils.logx import RUN_FILES, colorize
+from spinup.utils.mpi_tools import (
+    FORKED,
+    broadcast_object,
+    mpi_fork,
+    mpiexec,
+    num_procs,
+    proc_id,
+    under_launcher,
+)
+from spinup.utils.serialization_utils import convert_json, read_json
+
+
+def setup_logger_kwargs(exp_name, seed=None, data_dir=None, datestamp=False) -> dict:
+    """Where a run is kept: `data_dir/exp_name/exp_name_s<seed>`, with the date before if asked."""
+    datestamp = datestamp or user_config.FORCE_DATESTAMP
+    day = time.strftime("%Y-%m-%d_") if datestamp else ""
+    folder = Path(data_dir or user_config.DEFAULT_DATA_DIR) / f"{day}{exp_name}"
+    if seed is not None:
+        moment = time.strftime("%Y-%m-%d_%H-%M-%S-") if datestamp else ""
+        folder = folder / f"{moment}{exp_name}_s{seed}"
+    return dict(output_dir=str(folder), exp_name=exp_name)
+
+
+def call_experiment(
+    exp_name, thunk, seed=0, num_cpu=1, data_dir=None, datestamp=False, **kwargs
+):  # fmt: skip
+    """Run `thunk(**kwargs)` in a process (or `num_cpu` processes) of its own, and wait for it.
+
+    thunk: a training function, or any function that takes `seed` and these keywords
+    num_cpu: processes that train one policy together; 'auto' for one per core
+    kwargs: settings; `env_name` (with `env_kwargs`) becomes `env_fn`
+    """
+    import cloudpickle
+
+    num_cpu = (os.cpu_count() or 1) if num_cpu == "auto" else num_cpu
+    kwargs["seed"] = seed
+    if "logger_kwargs" not in kwargs:
+        kwargs["logger_kwargs"] = setup_logger_kwargs(exp_name, seed, data_dir, datestamp)
+    print(colorize(f"Running {exp_name}", "cyan", bold=True) if sys.stdout.isatty() else exp_name)
+    for key, value in kwargs.items():
+        print(f"    {key}: {convert_json(value)}")
+    sys.stdout.flush()
+    with tempfile.TemporaryDirectory(prefix="spinup-") as folder:
+        job = Path(folder) / "job"  # what we ourselves hand over, readable by this user alone
+        job.write_bytes(cloudpickle.dumps((thunk, kwargs, num_cpu)))
+        command = [sys.executable, "-m", "spinup.utils.run_entrypoint", str(job)]
+        code = subprocess.run(command).returncode
+    if code != 0:
+        where = (kwargs["logger_kwargs"] or {}).get("output_dir")
+        raise UserError(f"{exp_name} failed; its own words are above. Its folder: {where}")
+
+
+def with_env_fn(kwargs: dict) -> dict:
+    """Settings in which a maker of environments stands for `env_name` and `env_kwargs`."""
+    from spinup.parts.envs import EnvMaker
+
+    kwargs = dict(kwargs)
+    if "env_name" in kwargs:
+        kwargs["env_fn"] = EnvMaker(kwargs.pop("env_name"), kwargs.pop("env_kwargs", None) or {})
+    return kwargs
+
+
+def launch(algorithm, file, argv=None):
+    """Run an algorithm's own file: its defaults, then config.json beside it, then the flags."""
+    from spinup.run import guarded
+
+    argv = sys.argv[1:] if argv is None else argv
+    guarded(
+        lambda: train_from_flags(algorithm, argv, read_json(Path(file).with_name("config.json")))
+    )
+
+
+def train_from_flags(algorithm, argv, chosen=None):
+    """Train with settings from the command line, over those of a config.json."""
+    if "--help" in argv or "-h" in argv:
+        print(flags.describe(algorithm))
+        return
+    given = flags.single_values(flags.parse(argv))
+    chosen = dict(chosen or {})
+    for key in flags.DICTS:
+        if key in given and isinstance(given[key], dict):
+            given[key] = {**(chosen.get(key) or {}), **given[key]}
+    settings = flags.fit(algorithm, chosen | given)
+    launcher = {key: settings.pop(key, flags.LAUNCHER[key][0]) for key in flags.LAUNCHER}
+    if not launcher["env_name"]:
+        raise UserError("Say which environment to train on, for example --env CartPole-v1")
+    train(algorithm, settings, **launcher)
+
+
+def train(
+    algorithm, settings, env_name, env_kwargs=None, num_cpu=1, exp_name=None, data_dir=None,
+    datestamp=False, overwrite=False, output_dir=None,
+):  # fmt: skip
+    """Start a run, or go on with it if its folder holds the same one unfinished."""
+    from spinup.parts.envs import find_spec
+    from spinup.parts.settings import check
+
+    check(settings | dict(num_cpu=num_cpu))
+    find_spec(env_name)
+    defaults = inspect.signature(algorithm).parameters
+    full = {key: p.default for key, p in defaults.items() if p.default is not p.empty} | settings
+    full |= with_env_fn(dict(env_name=env_name, env_kwargs=env_kwargs))
+    name = exp_name or f"cmd_{algorithm.__name__}"
+    where = broadcast_object(setup_logger_kwargs(name, full["seed"], data_dir, datestamp))
+    if output_dir is not None:
+        where["output_dir"] = str(output_dir)
+    full |= dict(logger_kwargs=where, resume=True)
+    if num_cpu > 1 and not under_launcher():
+        mpiexec()  # says what to install, before anything is touched
+    if FORKED not in os.environ:
+        procs = num_procs() if under_launcher() else num_cpu
+        stop = None
+        if proc_id() == 0:
+            try:
+                _make_way(Path(where["output_dir"]), algorithm, full, procs, overwrite)
+            except (UserError, Finished) as reason:
+                stop = reason
+        if stop := broadcast_object(stop):
+            raise stop
+    mpi_fork(num_cpu)  # from here on in every process
+    algorithm(**full)
+
+
+def _make_way(folder, algorithm, full, procs, overwrite):
+    """See to it that the folder is empty or holds this very run unfinished; else say so."""
+    from spinup.parts.checkpoint import claim, read_latest, release
+    from spinup.parts.session import algorithm_name, refuse_other_settings
+
+    claim(folder)
+    if overwrite:
+        for path in (folder / name for name in RUN_FILES):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    table, config = folder / "progress.txt", folder / "config.json"
+    latest = read_latest(folder)
+    if latest is None and table.exists() and table.stat().st_size:
+        raise UserError(
+            f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
+            "Choose another --exp_name, or start anew with --overwrite."
+        )
+    if latest is not None:
+        new = full | dict(algorithm=algorithm_name(algorithm), num_procs=procs)
+        refuse_other_settings(folder, new)
+        if latest["epoch"] >= full["epochs"]:
+            raise Finished(
+                f"{folder} is finished: {latest['epoch']} epochs are done. To train on, ask for "
+                f"more: spinup resume {folder} --epochs {2 * latest['epoch']}"
+            )
+        print(f"Resuming {folder} after {latest['epoch']} of {full['epochs']} epochs")
+    elif config.exists() and "algorithm" in read_json(config):
+        print(f"{folder} holds a run that had not finished an epoch; it starts again")
+    release(folder)  # processes started from here claim it themselves
+
+
+class Finished(Exception):
+    """There is nothing left to train, and that is no mistake."""
+
+
+def resume(run_folder, epochs=None, env_name=None):
+    """Go on with the run in a folder, with the settings its config.json holds.
+
+    epochs: train until this many are done, instead of the number it was started with
+    env_name: the environment's id once more, to allow importing the package it names
+    """
+    folder = Path(run_folder)
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}. spinup resume wants the folder of a run.")
+    config = read_json(folder / "config.json")
+    algorithm = algorithm_of(config, folder)
+    env = config.get("env_fn")
+    if not isinstance(env, dict) or config.get("actor_critic") != _default_network(algorithm):
+        raise UserError(
+            f"{folder} was started from a script, with an environment or networks of its own. "
+            "Resume it there: call the same function with resume=True."
+        )
+    trusted_env_name(env.get("env_name"), env_name)
+    parameters = inspect.signature(algorithm).parameters
+    settings = {k: config[k] for k in parameters if k in config and k not in flags.ONLY_IN_SCRIPTS}
+    settings = flags.fit(algorithm, settings | ({} if epochs is None else dict(epochs=epochs)))
+    train(
+        algorithm, settings, output_dir=folder, exp_name=config.get("exp_name"),
+        num_cpu=config.get("num_procs", 1), **env,
+    )  # fmt: skip
+
+
+def algorithm_of(config: dict, folder):
+    """The training function that a config.json names; only one of our own is ever imported."""
+    import spinup
+
+    name = config.get("algorithm")
+    backend = str(name).rpartition("_")[2]
+    if str(name).rpartition("_")[0] not in spinup.ALGORITHMS.get(backend, ()):
+        raise UserError(
+            f"{folder}/config.json names no algorithm of spinup, so it cannot be resumed."
+        )
+    return getattr(spinup, name)
+
+
+def trusted_env_name(saved, confirmed):
+    """Refuse to import a package only because a file names it."""
+    if isinstance(saved, str) and ":" in saved and saved != confirmed:
+        package = saved.partition(":")[0]
+        if package not in sys.modules:
+            raise UserError(
+                f"The environment {saved} is made by the package {package!r}, which runs when it "
+                f"is imported. If you trust it, say so: --env {saved}"
+            )
+    return saved
+
+
+def _default_network(algorithm):
+    return inspect.signature(algorithm).parameters["actor_critic"].default.__name__

@@ -1,5 +1,6 @@
 """Anything at all as something JSON can hold; and files that are never half written."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -29,6 +30,9 @@ def convert_json(obj, _inside=()):
         return sorted((convert_json(item, inside) for item in obj), key=_text)
     if isinstance(obj, np.ndarray):
         return convert_json(obj.tolist(), inside)
+    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
+        fields = {f.name: getattr(obj, f.name) for f in dataclasses.fields(obj)}
+        return convert_json(fields, inside)
     name = getattr(obj, "__name__", None)
     return name if callable(obj) and isinstance(name, str) else _text(obj)
 

@@ -13,9 +13,7 @@ __all__ = ["MLPQNetwork", "count_vars", "mlp"]
 class MLPQNetwork(nn.Module):
     """`q(obs)` gives the value of each action; `act(obs)` the action of the highest."""
 
-    def __init__(
-        self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.ReLU
-    ):
+    def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.ReLU):
         super().__init__()
         require_actions(action_space, (Discrete,), "dqn", "For continuous actions use sac or ppo.")
         sizes = [*hidden_sizes, int(action_space.n)]

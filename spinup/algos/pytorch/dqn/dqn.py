@@ -14,13 +14,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from spinup.algos.pytorch.dqn import core
+from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
 from spinup.parts.learning import ReplayBuffer, adam, gradient_step, polyak_average, to_tensor
-from spinup.parts.learning import updates_due
 from spinup.parts.models import build
-from spinup.parts.session import open_logger, prepare, share, space_dims, turns_per_epoch
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.run_utils import launch
 
@@ -110,20 +109,21 @@ def dqn(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seed = prepare(settings)
-    env, test_env = (VectorEnv(env_fn, n, s, max_ep_len) for n, s in [(num_envs, seed), (1, seed + 1)])
+    seed = session.prepare(settings)
+    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
+    test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    turns, stride = turns_per_epoch(steps_per_epoch, num_envs)
-    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **space_dims(env))
+    turns, stride = session.turns_per_epoch(steps_per_epoch, num_envs)
+    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
     learner = make_learner(ac, lr)
     learn = partial(
         update, learner, gamma=gamma, double_q=double_q, polyak=polyak, max_grad_norm=max_grad_norm
     )
-    logger = open_logger("dqn_pytorch", settings, env, ac)
+    logger = session.open_logger("dqn_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
     )
-    total_steps = epochs * turns * stride
+    total_steps, test_episodes = epochs * turns * stride, session.share(num_test_episodes)
     epsilon_at = partial(
         exploration, epsilon_start=epsilon_start, epsilon_end=epsilon_end,
         epsilon_steps=epsilon_steps,
@@ -145,12 +145,12 @@ def dqn(
                 logger.store(EpRet=ret, EpLen=length)
 
             if t + stride > update_after:
-                for i in range(updates_due(t + stride, stride, update_every)):
+                for i in range(session.updates_due(t + stride, stride, update_every)):
                     move = (t + i) % target_every == 0
-                    batch = buffer.sample_batch(share(batch_size))
+                    batch = buffer.sample_batch(session.share(batch_size))
                     logger.store(**learn(batch, move_target=move))
 
-        for ret, length in play(test_env, policy, share(num_test_episodes)):
+        for ret, length in play(test_env, policy, test_episodes):
             logger.store(TestEpRet=ret, TestEpLen=length)
         logger.dump_epoch(
             COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last, Epsilon=epsilon_at(last)

@@ -25,9 +25,7 @@ __all__ = [
 class MLPActorCritic(nn.Module):
     """A policy `pi` for discrete or continuous actions, and a value function `v`."""
 
-    def __init__(
-        self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh
-    ):
+    def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh):
         super().__init__()
         require_actions(action_space, (Box, Discrete), "ppo", "Make one number of them first.")
         obs_dim = observation_space.shape

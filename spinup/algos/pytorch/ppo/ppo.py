@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from spinup.algos.pytorch.ppo import core
+from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.learning import GAEBuffer as PPOBuffer
 from spinup.parts.learning import adam, gradient_step, passes, to_tensor
 from spinup.parts.models import build
-from spinup.parts.session import open_logger, prepare, space_dims, turns_per_epoch
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
@@ -62,9 +62,7 @@ def update(
     """Policy steps on one rollout until the policy has moved far enough, then value steps."""
     pi_losses, v_losses = [], []
     for i, batch in passes(rollout, train_pi_iters, minibatch_size):
-        loss, stats = compute_loss_pi(
-            learner.ac, batch, clip_ratio=clip_ratio, ent_coef=ent_coef
-        )
+        loss, stats = compute_loss_pi(learner.ac, batch, clip_ratio=clip_ratio, ent_coef=ent_coef)
         pi_losses.append(loss.detach())
         if target_kl is not None and mpi_avg(stats["KL"].item()) > 1.5 * target_kl:
             break  # on the mean over all processes, so all of them stop together
@@ -118,12 +116,17 @@ def ppo(
     max_grad_norm: a longer gradient is shortened to this; none: never
     """
     settings = dict(locals())
-    seed = prepare(settings)
+    seed = session.prepare(settings)
     env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    turns, stride = turns_per_epoch(steps_per_epoch, num_envs)
+    turns, stride = session.turns_per_epoch(steps_per_epoch, num_envs)
     buffer = PPOBuffer(
-        size=turns, gamma=gamma, lam=lam, num_envs=num_envs, device=device, **space_dims(env)
+        size=turns,
+        gamma=gamma,
+        lam=lam,
+        num_envs=num_envs,
+        device=device,
+        **session.space_dims(env),
     )
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(
@@ -131,7 +134,7 @@ def ppo(
         train_pi_iters=train_pi_iters, train_v_iters=train_v_iters,
         minibatch_size=minibatch_size, ent_coef=ent_coef, max_grad_norm=max_grad_norm,
     )  # fmt: skip
-    logger = open_logger("ppo_pytorch", settings, env, ac)
+    logger = session.open_logger("ppo_pytorch", settings, env, ac)
     checkpoint = Checkpoint(logger.output_dir, **vars(learner), env=env, logger=logger)
     total_steps = epochs * turns * stride
 

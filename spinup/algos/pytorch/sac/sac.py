@@ -12,13 +12,12 @@ import torch
 from torch import nn
 
 from spinup.algos.pytorch.sac import core
+from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
 from spinup.parts.learning import ReplayBuffer, adam, gradient_step, polyak_average, to_tensor
-from spinup.parts.learning import updates_due
 from spinup.parts.models import build
-from spinup.parts.session import open_logger, prepare, share, space_dims, turns_per_epoch
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.run_utils import launch
 
@@ -120,19 +119,20 @@ def sac(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seed = prepare(settings)
-    env, test_env = (VectorEnv(env_fn, n, s, max_ep_len) for n, s in [(num_envs, seed), (1, seed + 1)])
+    seed = session.prepare(settings)
+    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
+    test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    turns, stride = turns_per_epoch(steps_per_epoch, num_envs)
-    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **space_dims(env))
+    turns, stride = session.turns_per_epoch(steps_per_epoch, num_envs)
+    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
     learner = make_learner(ac, lr, alpha)
     target_entropy = -buffer.columns.act.shape[-1]
     learn = partial(update, learner, gamma=gamma, polyak=polyak, target_entropy=target_entropy)
-    logger = open_logger("sac_pytorch", settings, env, ac)
+    logger = session.open_logger("sac_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
     )
-    total_steps = epochs * turns * stride
+    total_steps, test_episodes = epochs * turns * stride, session.share(num_test_episodes)
 
     def policy(obs, deterministic=False):
         return ac.act(to_tensor(obs, device), deterministic)
@@ -148,10 +148,10 @@ def sac(
                 logger.store(EpRet=ret, EpLen=length)
 
             if t + stride > update_after:
-                for _ in range(updates_due(t + stride, stride, update_every)):
-                    logger.store(**learn(buffer.sample_batch(share(batch_size))))
+                for _ in range(session.updates_due(t + stride, stride, update_every)):
+                    logger.store(**learn(buffer.sample_batch(session.share(batch_size))))
 
-        for ret, length in play(test_env, partial(policy, deterministic=True), share(num_test_episodes)):
+        for ret, length in play(test_env, partial(policy, deterministic=True), test_episodes):
             logger.store(TestEpRet=ret, TestEpLen=length)
         logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last)
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:

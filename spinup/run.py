@@ -1,0 +1,145 @@
+"""The command line: `spinup CMD …`, or `python -m spinup.run CMD …`."""
+
+import argparse
+import sys
+
+import spinup
+from spinup.utils.errors import UserError, did_you_mean
+
+HELP = """spinup: deep reinforcement learning to learn from
+
+  spinup ALGO --env ID …       train; every setting is a flag
+  spinup ALGO --help           its settings, with defaults and meanings
+  spinup resume RUN            go on with a run that was stopped; --epochs N extends it
+  spinup watch RUN             see a trained agent play; --video FILE.mp4 records it
+  spinup plot RUN…             draw learning curves
+  spinup help                  this text
+
+Algorithms: {algorithms}
+(each also as ALGO_pytorch{tf1})
+
+Begin with:  spinup ppo --env CartPole-v1 --epochs 10
+A run is kept in data/NAME/NAME_s<SEED>; the same command again resumes or leaves it alone."""
+
+
+def algorithm_names() -> dict[str, str]:
+    """What may be typed for each training function, and its name at the top of the package."""
+    from spinup.user_config import DEFAULT_BACKEND
+
+    names = {}
+    for backend, algorithms in spinup.ALGORITHMS.items():
+        for algorithm in algorithms:
+            names[f"{algorithm}_{backend}"] = f"{algorithm}_{backend}"
+            if DEFAULT_BACKEND.get(algorithm) == backend:
+                names[algorithm] = f"{algorithm}_{backend}"
+    return names
+
+
+def show_help(argv):
+    algorithms = list(dict.fromkeys(a for names in spinup.ALGORITHMS.values() for a in names))
+    tf1 = ", some as ALGO_tf1" if spinup.ALGORITHMS["tf1"] else ""
+    print(HELP.format(algorithms=", ".join(algorithms), tf1=tf1))
+
+
+def resume(argv):
+    parser = argparse.ArgumentParser("spinup resume", description="Go on with a stopped run.")
+    parser.add_argument("run", help="the run's folder")
+    parser.add_argument("--epochs", type=int, help="train until this many epochs are done")
+    parser.add_argument("--env", help="the environment's id, to allow the package it names")
+    args = parser.parse_args(argv)
+    from spinup.utils import run_utils
+
+    run_utils.resume(args.run, args.epochs, args.env)
+
+
+def watch(argv):
+    from spinup.utils import test_policy
+
+    test_policy.main(argv, default_episodes=5)
+
+
+def test_policy(argv):
+    from spinup.utils import test_policy
+
+    test_policy.main(argv)
+
+
+def plot(argv):
+    from spinup.utils import plot
+
+    plot.main(argv)
+
+
+def version(argv):
+    print(spinup.__version__)
+
+
+COMMANDS = {
+    "help": show_help, "resume": resume, "watch": watch, "test_policy": test_policy,
+    "plot": plot, "version": version,
+}  # fmt: skip
+COMMANDS |= {"--help": show_help, "-h": show_help, "--version": version}
+
+
+def dispatch(argv):
+    if not argv:
+        show_help(argv)
+        return
+    command, *rest = argv
+    algorithms = algorithm_names()
+    if command in COMMANDS:
+        COMMANDS[command](rest)
+    elif command in algorithms:
+        from spinup.utils.run_utils import train_from_flags
+
+        if "--help" not in rest and "-h" not in rest:
+            _check_early(rest)
+        train_from_flags(getattr(spinup, algorithms[command]), rest)
+    else:
+        near = did_you_mean(command, [*algorithms, *COMMANDS])
+        raise UserError(f"spinup has no command {command!r}.{near} See: spinup help")
+
+
+def _check_early(argv):
+    """Mistakes in the flags themselves, before PyTorch takes its second to load."""
+    from spinup.utils import flags
+
+    flags.single_values(flags.parse(argv))
+
+
+def guarded(work):
+    """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2."""
+    from spinup.utils.run_utils import Finished
+
+    try:
+        work()
+    except UserError as error:
+        _end(f"spinup: {error}", 2)
+    except Finished as news:
+        from spinup.utils.mpi_tools import proc_id
+
+        if proc_id() == 0:
+            print(news)
+    except KeyboardInterrupt as stopped:
+        _end(str(stopped) or "Stopped at once. The last whole epoch is saved; resume goes on.", 130)
+    except BrokenPipeError:  # the reader of our output has gone
+        sys.stderr.close()
+
+
+def _end(message, code):
+    from spinup.utils.mpi_tools import abort, proc_id, under_launcher
+
+    if not under_launcher():
+        print(message, file=sys.stderr)
+        sys.exit(code)
+    if proc_id() == 0:
+        print(message, file=sys.stderr)
+    abort(code)
+
+
+def main(argv=None):
+    guarded(lambda: dispatch(sys.argv[1:] if argv is None else argv))
+
+
+if __name__ == "__main__":
+    main()

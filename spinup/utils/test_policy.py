@@ -1,0 +1,296 @@
+"""Watching a trained agent: load it from its run folder, let it play, record it."""
+
+import argparse
+import inspect
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from spinup.utils.errors import UserError
+from spinup.utils.serialization_utils import read_json
+
+
+def load_policy_and_env(
+    fpath, itr="last", deterministic=False, actor_critic=None, env_fn=None, render_mode=None
+):
+    """The environment of a run, and a function that gives the agent's action for an observation.
+
+    fpath: the run folder
+    itr: which saved model; 'last', or the number of one that was kept
+    deterministic: the action the agent deems best, instead of one drawn at random
+    actor_critic: the class of the networks, where it is one of your own
+    env_fn: makes the environment, where it was one of your own
+    render_mode: how the environment shows itself, 'human' or 'rgb_array'
+    """
+    folder = Path(fpath)
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}. Name the folder of a run.")
+    env = make_run_env(folder, env_fn, render_mode)
+    if any(path.name.startswith("tf1_save") for path in folder.iterdir()):
+        get_action = load_tf_policy(folder, itr, deterministic)
+    else:
+        get_action = load_pytorch_policy(folder, itr, deterministic, actor_critic)
+    return env, _within(env.action_space, get_action)
+
+
+def make_run_env(folder, env_fn=None, render_mode=None):
+    """Make a run's environment again from the id and arguments its config.json holds."""
+    import gymnasium as gym
+
+    from spinup.parts.envs import adopt, make_env
+    from spinup.utils.run_utils import trusted_env_name
+
+    if env_fn is not None:
+        return adopt(env_fn())
+    saved = read_json(Path(folder) / "config.json").get("environment") or {}
+    if not saved.get("id"):
+        raise UserError(
+            f"{folder} does not say how its environment is made. Pass it: "
+            "load_policy_and_env(..., env_fn=your_function), or --env ID."
+        )
+    kwargs = {**(saved.get("kwargs") or {}), "render_mode": render_mode}
+    env = make_env(trusted_env_name(saved["id"], None), **kwargs)
+    for wrapper in saved.get("wrappers") or []:
+        known = re.fullmatch(r"gymnasium\.wrappers\.[\w.]+:(\w+)", str(wrapper.get("name")))
+        if not known or wrapper.get("kwargs") is None:
+            raise UserError(
+                f"The run's environment was wrapped in {wrapper.get('name')}, which is made only "
+                "by you: load_policy_and_env(..., env_fn=your_function)."
+            )
+        env = getattr(gym.wrappers, known[1])(env, **wrapper["kwargs"])
+    return adopt(env)
+
+
+def load_pytorch_policy(fpath, itr="last", deterministic=False, actor_critic=None):
+    """A function that gives the action of a saved PyTorch agent."""
+    import torch
+
+    from spinup.parts.learning import to_tensor
+    from spinup.parts.models import load_model
+
+    network = load_model(_model_file(Path(fpath) / "pyt_save", itr), actor_critic)
+    chooses = "deterministic" in inspect.signature(network.act).parameters
+    if deterministic and not chooses:
+        raise UserError(f"{type(network).__name__}.act has no 'deterministic'; watch without it.")
+    options = dict(deterministic=deterministic) if chooses else {}
+
+    @torch.no_grad()
+    def get_action(obs):
+        batch = to_tensor(np.asarray(obs)[None])
+        return np.asarray(network.act(batch.float(), **options))[0]
+
+    return get_action
+
+
+def load_tf_policy(fpath, itr="last", deterministic=False):
+    """A function that gives the action of a saved TensorFlow agent."""
+    try:
+        import tensorflow as tf
+    except ImportError:
+        raise UserError("This agent was made with TensorFlow: pip install 'spinup[tf]'")
+    from spinup.utils.logx import restore_tf_graph
+
+    folders = [path for path in Path(fpath).glob("tf1_save*") if path.is_dir()]
+    folder = _numbered(folders, Path(fpath) / "tf1_save", itr)
+    session = tf.compat.v1.Session(graph=tf.Graph())
+    with session.graph.as_default():
+        model = restore_tf_graph(session, folder)
+    action = model["mu"] if deterministic and "mu" in model else model["pi"]
+    return lambda obs: session.run(action, feed_dict={model["x"]: np.asarray(obs)[None]})[0]
+
+
+def _model_file(folder, itr) -> Path:
+    return _numbered(list(folder.glob("model*.pt")), folder / "model.pt", itr)
+
+
+def _numbered(found, last, itr) -> Path:
+    """The saved model of number `itr`; for 'last', the unnumbered one, else the highest number."""
+    numbers = {
+        int(n[0]): path for path in found if (n := re.findall(r"(\d+)(?:\.pt)?$", path.name))
+    }
+    if itr in ("last", "", None, -1):
+        chosen = last if last.exists() else numbers.get(max(numbers, default=None))
+    else:
+        chosen = numbers.get(int(itr)) if str(itr).isdigit() else None
+    if chosen is None:
+        kept = ", ".join(map(str, sorted(numbers))) or "none"
+        raise UserError(f"There is no saved model {itr!r} in {last.parent}; numbered ones: {kept}.")
+    return chosen
+
+
+def _within(space, get_action):
+    """Actions as the environment takes them: its shape and bounds, or counted from its start."""
+    from gymnasium.spaces import Box
+
+    def bounded(obs):
+        action = get_action(obs)
+        if isinstance(space, Box):
+            return np.clip(np.reshape(action, space.shape), space.low, space.high).astype(
+                space.dtype
+            )
+        return int(action) + int(space.start)
+
+    return bounded
+
+
+def run_policy(
+    env, get_action, max_ep_len=None, num_episodes=100, render=True, seed=None, video=None
+):
+    """Let an agent play whole episodes; prints each return and their average, and gives them.
+
+    render: show it on the screen, if there is one
+    seed: where the first episode starts; none: somewhere new each time
+    video: a file to record to; the environment must have the render mode 'rgb_array'
+    """
+    if env is None:
+        raise UserError("There is no environment to play in; see load_policy_and_env(env_fn=…).")
+    if render and video is None:
+        env = _on_screen(env)
+    returns, lengths, frames = [], [], None
+    if video is not None:
+        frames = _writer(video, env)
+    for episode in range(num_episodes):
+        obs, _ = env.reset(seed=seed if episode == 0 else None)
+        ep_ret, ep_len, over = 0.0, 0, False
+        while not over:
+            if frames is not None:
+                frames.send(env.render())
+            elif render and env.render_mode == "human":
+                env.render()
+            obs, reward, terminated, truncated, _ = env.step(get_action(obs))
+            ep_ret, ep_len = ep_ret + float(reward), ep_len + 1
+            over = terminated or truncated or ep_len == max_ep_len
+        returns.append(ep_ret)
+        lengths.append(ep_len)
+        print(f"Episode {episode} \t EpRet {ep_ret:.3f} \t EpLen {ep_len}", flush=True)
+    if frames is not None:
+        frames.close()
+        print(f"Recorded {video}")
+    if returns:
+        mean, std, least, most = np.mean(returns), np.std(returns), min(returns), max(returns)
+        print(
+            f"{len(returns)} episodes: return {mean:.3f} ± {std:.3f}, from {least:.3f} to ", end=""
+        )
+        print(f"{most:.3f}, length {np.mean(lengths):.1f}")
+    return returns
+
+
+def has_screen() -> bool:
+    shows = ("DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in shows)
+
+
+def _on_screen(env):
+    """The environment in a window, made anew for that if need be."""
+    import gymnasium as gym
+
+    if env.render_mode is not None:
+        return env
+    if not has_screen() or env.spec is None:
+        print("There is no screen to show this on; record it with --video FILE.mp4")
+        return env
+    return gym.make(env.spec, render_mode="human")
+
+
+def _writer(path, env):
+    """Takes frames and writes them to a video file; `close` finishes it."""
+    import imageio_ffmpeg
+
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise UserError(f"There is no folder {path.parent} to record to.")
+
+    def write():
+        frame = yield
+        height, width = (n - n % 2 for n in frame.shape[:2])  # the encoder wants even sizes
+        fps = env.metadata.get("render_fps") or 30
+        out = imageio_ffmpeg.write_frames(
+            str(path), (width, height), fps=fps, macro_block_size=2, quality=7
+        )
+        out.send(None)
+        try:
+            while True:
+                out.send(np.ascontiguousarray(frame[:height, :width]))
+                frame = yield
+        finally:
+            out.close()
+
+    frames = write()
+    next(frames)
+    return frames
+
+
+def check_rendering(env):
+    """Render one frame, or say what this machine lacks for it."""
+    env.reset(seed=0)
+    try:
+        if env.render() is not None:
+            return
+        reason = "it gave no picture"
+    except Exception as error:  # each simulator fails in its own way without its libraries
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise UserError(
+        f"{env.spec.id if env.spec else 'This environment'} cannot be drawn here ({reason}). "
+        "For MuJoCo without a screen, on Debian or Ubuntu: apt-get install libegl1 libopengl0 "
+        "(or libosmesa6, and set MUJOCO_GL=osmesa)."
+    )
+
+
+def main(argv=None, default_episodes=100):
+    """The commands `spinup watch` and `spinup test_policy`."""
+    parser = argparse.ArgumentParser("spinup watch", description="See a trained agent play.")
+    parser.add_argument("fpath", help="the run's folder")
+    parser.add_argument("--len", "-l", type=int, default=0, help="steps per episode at most")
+    parser.add_argument("--episodes", "-n", type=int, default=default_episodes)
+    parser.add_argument("--norender", "-nr", action="store_true", help="only print the returns")
+    parser.add_argument("--itr", "-i", type=int, default=-1, help="number of a saved model")
+    parser.add_argument("--deterministic", "-d", action="store_true", help="play the best action")
+    parser.add_argument("--video", metavar="FILE.mp4", help="record to a file")
+    parser.add_argument("--seed", type=int, help="where the first episode starts")
+    parser.add_argument("--env", help="play in this environment, instead of the run's own")
+    parser.add_argument("--actor_critic", metavar="MODULE:CLASS", help="networks of your own")
+    args = parser.parse_args(argv)
+    if args.episodes < 1:
+        raise UserError(f"--episodes wants a whole number from 1 up, not {args.episodes}.")
+    if not has_screen():  # read by MuJoCo and by pygame when they are first imported
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    mode = "rgb_array" if args.video else "human" if has_screen() and not args.norender else None
+    from spinup.parts.envs import EnvMaker
+
+    env, get_action = load_policy_and_env(
+        args.fpath,
+        args.itr if args.itr >= 0 else "last",
+        args.deterministic,
+        actor_critic=_named_class(args.actor_critic),
+        env_fn=EnvMaker(args.env, dict(render_mode=mode)) if args.env else None,
+        render_mode=mode,
+    )
+    if args.video:
+        check_rendering(env)
+    render = not args.norender
+    run_policy(env, get_action, args.len or None, args.episodes, render, args.seed, args.video)
+    env.close()
+
+
+def _named_class(name):
+    """The class that the user names on purpose, as `module:Class`."""
+    if name is None:
+        return None
+    from importlib import import_module
+
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"--actor_critic {name}: {error}. Write it as module:Class.")
+
+
+if __name__ == "__main__":
+    from spinup.run import guarded
+
+    guarded(main)
