@@ -157,11 +157,17 @@ def claim(run_folder):
             f"Cannot write to {folder} ({error.strerror}). "
             "Choose another folder with --data_dir, or logger_kwargs in a script."
         )
-    try:
-        if fcntl is not None:
+    patience = time.time() + 5  # a process that was killed a moment ago may still be ending
+    while fcntl is not None:
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise UserError(f"Another process is training in {folder}. Wait for it, or stop it.")
+            break
+        except OSError:
+            if time.time() > patience:
+                raise UserError(
+                    f"Another process is training in {folder}. Wait for it, or stop it."
+                )
+            time.sleep(0.1)
     _locks[folder] = lock
 
 

@@ -2,8 +2,10 @@
 
 import inspect
 import platform
+import random
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,31 +23,49 @@ from spinup.utils.serialization_utils import read_json
 
 
 def prepare(settings: dict) -> int:
-    """Check the settings, share out the cores, seed PyTorch; gives the seed of this process."""
+    """Check the settings, share out the cores, seed all randomness; gives this process's seed."""
     check(settings)
     setup_pytorch_for_mpi()
     seed = settings["seed"] + 10_000 * proc_id()
-    torch.manual_seed(seed)
+    for set_seed in (torch.manual_seed, np.random.seed, random.seed):  # some environments use them
+        set_seed(seed)
     return seed
 
 
-def turns_per_epoch(steps_per_epoch: int, num_envs: int) -> tuple[int, int]:
-    """How often all environments of all processes step in an epoch, and how many those are."""
+class Pace(NamedTuple):
+    """How a run goes through its steps: all environments of all processes together, in epochs."""
+
+    turns: int  # how often the environments step together in an epoch
+    stride: int  # how many environments those are
+    epochs: int
+
+    def steps(self, epoch: int) -> range:
+        """The number of steps done before each turn of an epoch."""
+        length = self.turns * self.stride
+        return range(epoch * length, (epoch + 1) * length, self.stride)
+
+    def total(self) -> int:
+        return self.epochs * self.turns * self.stride
+
+    def updates_due(self, t: int, update_after: int, update_every: int) -> int:
+        """Gradient steps owed after the turn that began at step `t`.
+
+        They come in blocks of `update_every`; on the whole, one for each environment step.
+        """
+        now = t + self.stride
+        blocks = now // update_every - t // update_every
+        return blocks * update_every if now > update_after else 0
+
+
+def pace(steps_per_epoch: int, num_envs: int, epochs: int) -> Pace:
+    """Share the steps of an epoch out to the environments."""
     stride = num_envs * num_procs()
     if steps_per_epoch < stride:
         raise UserError(
             f"steps_per_epoch is {steps_per_epoch}, but one step of every environment is already "
             f"{stride}. Make it at least that, or use fewer environments."
         )
-    return steps_per_epoch // stride, stride
-
-
-def updates_due(t, stride, update_every):
-    """Gradient steps owed after the step that brought the total from `t - stride` to `t`.
-
-    They come in blocks of `update_every`; on the whole, one for each environment step.
-    """
-    return (t // update_every - (t - stride) // update_every) * update_every
+    return Pace(steps_per_epoch // stride, stride, epochs)
 
 
 def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> EpochLogger:

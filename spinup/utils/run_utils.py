@@ -143,27 +143,35 @@ def _make_way(folder, algorithm, full, procs, overwrite):
 
     claim(folder)
     if overwrite:
-        for path in (folder / name for name in RUN_FILES):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        _remove_run(folder)
     table, config = folder / "progress.txt", folder / "config.json"
     latest = read_latest(folder)
-    if latest is None and table.exists() and table.stat().st_size:
+    rows = table.read_text(errors="replace").count("\n") - 1 if table.exists() else 0
+    ours = config.exists() and "algorithm" in read_json(config)
+    if latest is None and rows > ours:
         raise UserError(
             f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
             "Choose another --exp_name, or start anew with --overwrite."
         )
-    if latest is not None:
-        new = full | dict(algorithm=algorithm_name(algorithm), num_procs=procs)
-        refuse_other_settings(folder, new)
-        if latest["epoch"] >= full["epochs"]:
-            raise Finished(
-                f"{folder} is finished: {latest['epoch']} epochs are done. To train on, ask for "
-                f"more: spinup resume {folder} --epochs {2 * latest['epoch']}"
-            )
-        print(f"Resuming {folder} after {latest['epoch']} of {full['epochs']} epochs")
-    elif config.exists() and "algorithm" in read_json(config):
-        print(f"{folder} holds a run that had not finished an epoch; it starts again")
+    if ours:
+        refuse_other_settings(
+            folder, full | dict(algorithm=algorithm_name(algorithm), num_procs=procs)
+        )
+    if latest is None:
+        _remove_run(folder)  # what a run leaves that was stopped before its first checkpoint
+    elif latest["epoch"] >= full["epochs"]:
+        raise Finished(
+            f"{folder} is finished: {latest['epoch']} epochs are done. To train on, ask for "
+            f"more: spinup resume {folder} --epochs {2 * latest['epoch']}"
+        )
+    else:
+        print(f"Resuming {folder} after {latest['epoch']} of {full['epochs']} epochs", flush=True)
     release(folder)  # processes started from here claim it themselves
+
+
+def _remove_run(folder):
+    for path in (folder / name for name in RUN_FILES):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 class Finished(Exception):

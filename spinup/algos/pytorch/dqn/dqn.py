@@ -113,7 +113,7 @@ def dqn(
     env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
     test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    turns, stride = session.turns_per_epoch(steps_per_epoch, num_envs)
+    pace = session.pace(steps_per_epoch, num_envs, epochs)
     buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
     learner = make_learner(ac, lr)
     learn = partial(
@@ -123,7 +123,6 @@ def dqn(
     checkpoint = Checkpoint(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
     )
-    total_steps, test_episodes = epochs * turns * stride, session.share(num_test_episodes)
     epsilon_at = partial(
         exploration, epsilon_start=epsilon_start, epsilon_end=epsilon_end,
         epsilon_steps=epsilon_steps,
@@ -135,8 +134,7 @@ def dqn(
         return np.where(explore, env.sample_actions(), act) if explore.any() else act
 
     for epoch in checkpoint.epochs(epochs, resume):
-        first, last = epoch * turns * stride, (epoch + 1) * turns * stride
-        for t in logger.progress(range(first, last, stride), total_steps):
+        for t in logger.progress(pace.steps(epoch), pace.total()):
             obs = env.obs
             act = policy(obs, epsilon_at(t)) if t >= start_steps else env.sample_actions()
             step = env.step(act)
@@ -144,16 +142,18 @@ def dqn(
             for ret, length in step.episodes:
                 logger.store(EpRet=ret, EpLen=length)
 
-            if t + stride > update_after:
-                for i in range(session.updates_due(t + stride, stride, update_every)):
-                    move = (t + i) % target_every == 0
-                    batch = buffer.sample_batch(session.share(batch_size))
-                    logger.store(**learn(batch, move_target=move))
+            for i in range(pace.updates_due(t, update_after, update_every)):
+                move = (t // update_every * update_every + i) % target_every == 0
+                batch = buffer.sample_batch(session.share(batch_size))
+                logger.store(**learn(batch, move_target=move))
 
-        for ret, length in play(test_env, policy, test_episodes):
+        for ret, length in play(test_env, policy, session.share(num_test_episodes)):
             logger.store(TestEpRet=ret, TestEpLen=length)
         logger.dump_epoch(
-            COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last, Epsilon=epsilon_at(last)
+            COLUMNS,
+            Epoch=epoch + 1,
+            TotalEnvInteracts=pace.steps(epoch).stop,
+            Epsilon=epsilon_at(pace.steps(epoch).stop),
         )
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

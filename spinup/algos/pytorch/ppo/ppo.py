@@ -4,9 +4,11 @@ Read downwards: two losses, the update made of them, the training loop around th
 Networks are in core.py, the settings of a run in config.json, the theory in README.md.
 """
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -60,12 +62,15 @@ def update(
     minibatch_size=None, ent_coef=0.0, max_grad_norm=None,
 ):  # fmt: skip
     """Policy steps on one rollout until the policy has moved far enough, then value steps."""
-    pi_losses, v_losses = [], []
+    pi_losses, v_losses, kls = [], [], []
+    batches_per_pass = math.ceil(len(rollout.ret) / (minibatch_size or len(rollout.ret)))
     for i, batch in passes(rollout, train_pi_iters, minibatch_size):
         loss, stats = compute_loss_pi(learner.ac, batch, clip_ratio=clip_ratio, ent_coef=ent_coef)
         pi_losses.append(loss.detach())
-        if target_kl is not None and mpi_avg(stats["KL"].item()) > 1.5 * target_kl:
-            break  # on the mean over all processes, so all of them stop together
+        if target_kl is not None:  # on the mean over all processes, so all of them stop together
+            kls.append(mpi_avg(stats["KL"].item()))
+            if np.mean(kls[-batches_per_pass:]) > 1.5 * target_kl:
+                break
         gradient_step(learner.pi_optimizer, loss, max_grad_norm)
     for _, batch in passes(rollout, train_v_iters, minibatch_size):
         loss = compute_loss_v(learner.ac, batch)
@@ -111,7 +116,7 @@ def ppo(
     num_envs: environments stepped together in each process
     device: where the networks live, such as cpu or cuda
     resume: go on from the checkpoint in the run folder, if there is one
-    minibatch_size: rows per gradient step; none: the whole rollout at once
+    minibatch_size: rows per gradient step in each process; none: the whole rollout at once
     ent_coef: reward for staying random, per action dimension
     max_grad_norm: a longer gradient is shortened to this; none: never
     """
@@ -119,14 +124,10 @@ def ppo(
     seed = session.prepare(settings)
     env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    turns, stride = session.turns_per_epoch(steps_per_epoch, num_envs)
+    pace = session.pace(steps_per_epoch, num_envs, epochs)
+    dims = session.space_dims(env)
     buffer = PPOBuffer(
-        size=turns,
-        gamma=gamma,
-        lam=lam,
-        num_envs=num_envs,
-        device=device,
-        **session.space_dims(env),
+        **dims, size=pace.turns, gamma=gamma, lam=lam, num_envs=num_envs, device=device
     )
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(
@@ -136,14 +137,13 @@ def ppo(
     )  # fmt: skip
     logger = session.open_logger("ppo_pytorch", settings, env, ac)
     checkpoint = Checkpoint(logger.output_dir, **vars(learner), env=env, logger=logger)
-    total_steps = epochs * turns * stride
 
+    @torch.no_grad()
     def value_of(obs):
-        return ac.step(to_tensor(obs, device))[1]
+        return ac.v(to_tensor(obs, device)).cpu().numpy()
 
     for epoch in checkpoint.epochs(epochs, resume):
-        first, last = epoch * turns * stride, (epoch + 1) * turns * stride
-        for _ in logger.progress(range(first, last, stride), total_steps):
+        for _ in logger.progress(pace.steps(epoch), pace.total()):
             obs = env.obs
             act, val, logp = ac.step(to_tensor(obs, device))
             step = env.step(act)
@@ -157,7 +157,7 @@ def ppo(
             buffer.finish_path(v, i)  # cut by the epoch, not by the task
 
         logger.store(**learn(buffer.get()))
-        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=last)
+        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac

@@ -104,7 +104,7 @@ def sac(
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: what a reward one step later is worth
     polyak: what the slow copy keeps of itself in an update; closer to 1 is slower
-    lr: step size of policy and critics
+    lr: step size of policy, critics and, where it is learned, alpha
     alpha: what a nat of entropy is worth in reward; 'auto' learns it
     batch_size: transitions in a gradient step, over all processes
     start_steps: steps taken at random before the policy acts
@@ -123,7 +123,7 @@ def sac(
     env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
     test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    turns, stride = session.turns_per_epoch(steps_per_epoch, num_envs)
+    pace = session.pace(steps_per_epoch, num_envs, epochs)
     buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
     learner = make_learner(ac, lr, alpha)
     target_entropy = -buffer.columns.act.shape[-1]
@@ -132,14 +132,14 @@ def sac(
     checkpoint = Checkpoint(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
     )
-    total_steps, test_episodes = epochs * turns * stride, session.share(num_test_episodes)
 
     def policy(obs, deterministic=False):
         return ac.act(to_tensor(obs, device), deterministic)
 
+    greedy = partial(policy, deterministic=True)
+
     for epoch in checkpoint.epochs(epochs, resume):
-        first, last = epoch * turns * stride, (epoch + 1) * turns * stride
-        for t in logger.progress(range(first, last, stride), total_steps):
+        for t in logger.progress(pace.steps(epoch), pace.total()):
             obs = env.obs
             act = policy(obs) if t >= start_steps else env.sample_actions()
             step = env.step(act)
@@ -147,13 +147,12 @@ def sac(
             for ret, length in step.episodes:
                 logger.store(EpRet=ret, EpLen=length)
 
-            if t + stride > update_after:
-                for _ in range(session.updates_due(t + stride, stride, update_every)):
-                    logger.store(**learn(buffer.sample_batch(session.share(batch_size))))
+            for _ in range(pace.updates_due(t, update_after, update_every)):
+                logger.store(**learn(buffer.sample_batch(session.share(batch_size))))
 
-        for ret, length in play(test_env, partial(policy, deterministic=True), test_episodes):
+        for ret, length in play(test_env, greedy, session.share(num_test_episodes)):
             logger.store(TestEpRet=ret, TestEpLen=length)
-        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last)
+        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=pace.steps(epoch).stop)
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac

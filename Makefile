@@ -1,0 +1,46 @@
+# Two commands: `make demo` shows what this is, `make test` shows that it works.
+# PYTHON chooses the Python that .venv is made from (3.10 or newer).
+
+PYTHON ?= python3
+BIN := .venv/bin
+EXTRAS := mujoco,box2d,atari,robotics,mpi,gym,dev
+DEMO := data/demo/demo_s0
+
+.PHONY: setup demo test bench stress clean
+.DEFAULT_GOAL := demo
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("spinup needs Python 3.10 or newer" * (sys.version_info < (3, 10)))'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip setuptools
+	$(BIN)/python -m pip install --constraint constraints.txt --no-build-isolation \
+		--editable '.[$(EXTRAS)]'
+	touch $@
+
+demo: .venv/ready
+	$(BIN)/spinup ppo --env CartPole-v1 --seed 0 --exp_name demo --epochs 25 --num_envs 4 \
+		--pi_lr 1e-3 --vf_lr 3e-3 --lam 0.95 --target_kl 0.02 --minibatch_size 250 \
+		--train_pi_iters 10 --train_v_iters 10
+	$(BIN)/spinup plot $(DEMO) -o $(DEMO)/curve.png
+	$(BIN)/spinup watch $(DEMO) --deterministic --seed 0 --episodes 1 --video $(DEMO)/agent.mp4
+	@echo
+	@echo 'Look at  $(DEMO)/curve.png  (how it learned)  and  $(DEMO)/agent.mp4  (how it plays).'
+	@echo 'Then try:'
+	@echo '    $(BIN)/spinup sac --env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --hid [64,64]'
+	@echo '    $(BIN)/spinup watch data/cmd_sac/cmd_sac_s0 --video pendulum.mp4'
+	@echo '    $(BIN)/spinup ppo --help'
+	@echo 'and read spinup/algos/pytorch/ppo/README.md, then ppo.py beside it.'
+
+test: .venv/ready
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 10
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/speed.py
+
+stress: .venv/ready
+	$(BIN)/python benchmarks/stress_kills.py
+
+clean:
+	rm -rf .venv build dist *.egg-info

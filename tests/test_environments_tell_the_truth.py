@@ -1,0 +1,515 @@
+"""What an environment says happened is what happened: ends, successors, seeds, spaces, errors."""
+
+import json
+import sys
+
+import gym as gym_of_old
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Sequence, Tuple
+
+from spinup.algos.pytorch.dqn import dqn as dqn_module
+from spinup.algos.pytorch.sac import sac as sac_module
+from spinup.parts import session
+from spinup.parts.checkpoint import read_tree, write_tree
+from spinup.parts.envs import EnvMaker, VectorEnv, describe_env, make_env, play
+from spinup.parts.learning import ReplayBuffer
+from spinup.utils.errors import UserError
+from spinup.utils.serialization_utils import convert_json
+
+
+class Counter(gym.Env):
+    """Observes how many steps it took, plus 100 for each earlier episode; always pays 0.5.
+
+    The task is over after `length` steps, or the clock has run out after `clock`.
+    """
+
+    def __init__(self, length=None, clock=None, action_space=None):
+        self.observation_space = Box(0, np.inf, (1,), np.float32)
+        self.action_space = action_space or Discrete(2)
+        self.length, self.clock, self.episode, self.taken = length, clock, -1, []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode, self.t = self.episode + 1, 0
+        return self._obs(), {}
+
+    def _obs(self):
+        return np.array([100 * self.episode + self.t], np.float32)
+
+    def step(self, action):
+        self.t += 1
+        self.taken.append(action)
+        return self._obs(), 0.5, self.t == self.length, self.t == self.clock, {}
+
+
+def run(env, steps, action=None):
+    """All that `steps` steps say, with random actions or always the same one."""
+    found = []
+    for _ in range(steps):
+        obs = env.obs
+        act = env.sample_actions() if action is None else np.full(len(env), action)
+        found.append((obs, act, *env.step(act)))
+    return found
+
+
+def same(these, those):
+    """Whether two runs agree in every bit."""
+    flat = [[np.asarray(x).tobytes() for row in run for x in row[:-2]] for run in (these, those)]
+    return flat[0] == flat[1] and [r[-2:] for r in these] == [r[-2:] for r in those]
+
+
+# --- The moment an episode ends ---
+
+
+@pytest.mark.parametrize("how", ["length", "clock", "max_ep_len"])
+def test_the_successor_is_the_true_one_and_obs_is_the_new_start(how):
+    env = VectorEnv(
+        lambda: Counter(**({} if how == "max_ep_len" else {how: 3})), n=2,
+        max_ep_len=3 if how == "max_ep_len" else None,
+    )  # fmt: skip
+    for t in (1, 2):
+        step = env.step([0, 0])
+        assert step.obs2.ravel().tolist() == env.obs.ravel().tolist() == [t, t]
+        assert step.ended == step.episodes == []
+    step = env.step([0, 0])
+    assert step.obs2.ravel().tolist() == [3, 3]
+    assert env.obs.ravel().tolist() == [100, 100]
+    assert step.ended == [0, 1]
+    assert step.episodes == [(1.5, 3)] * 2
+    assert step.terminated.tolist() == [how == "length"] * 2
+    assert step.truncated.tolist() == [how != "length"] * 2
+    assert env.step([0, 0]).obs2.ravel().tolist() == [101, 101]
+
+
+def test_an_end_by_the_task_stays_one_when_the_clock_runs_out_at_the_same_step():
+    step = run(VectorEnv(lambda: Counter(length=3), max_ep_len=3), 3)[-1]
+    assert step[4].tolist() == [True]
+
+
+def test_the_environments_own_time_limit_is_no_termination():
+    env = VectorEnv(lambda: gym.wrappers.TimeLimit(Counter(), 4))
+    step = run(env, 4)[-1]
+    assert step[4].tolist() == [False]
+    assert step[5].tolist() == [True]
+
+
+def test_each_environment_ends_by_itself():
+    lengths = iter([2, 3])
+    env = VectorEnv(lambda: Counter(length=next(lengths)), n=2)
+    seen = [env.step([0, 0]) for _ in range(6)]
+    assert [step.ended for step in seen] == [[], [0], [1], [0], [], [0, 1]]
+    assert [step.episodes for step in seen] == [
+        [], [(1.0, 2)], [(1.5, 3)], [(1.0, 2)], [], [(1.0, 2), (1.5, 3)],
+    ]  # fmt: skip
+    assert [step.obs2[0, 0] for step in seen] == [1, 2, 101, 102, 201, 202]
+    assert env.obs.ravel().tolist() == [300, 200]
+
+
+def test_observations_that_were_handed_out_do_not_change_afterwards():
+    env = VectorEnv(lambda: Counter(length=2), n=2)
+    handed_out = [env.obs]
+    for _ in range(4):
+        step = env.step([0, 0])
+        handed_out += [step.obs2, env.obs]
+    assert [obs[0, 0] for obs in handed_out] == [0, 1, 1, 2, 100, 101, 101, 102, 200]
+
+
+def test_playing_gives_whole_episodes_from_fresh_starts():
+    env = VectorEnv(lambda: Counter(length=3))
+    env.step([0])  # half an episode that must not be counted
+    episodes = list(play(env, lambda obs: np.zeros(len(obs), int), 4))
+    assert episodes == [(1.5, 3)] * 4
+    assert list(play(env, lambda obs: np.zeros(len(obs), int), 0)) == []
+
+
+@pytest.mark.parametrize("how", ["length", "clock", "max_ep_len"])
+@pytest.mark.parametrize("module", [sac_module, dqn_module])
+def test_off_policy_algorithms_learn_terminations_only_from_the_task(
+    module, how, monkeypatch, tmp_path
+):
+    batches, name = [], module.__name__.rpartition(".")[2]
+    monkeypatch.setattr(module, "update", lambda _, batch, **__: batches.append(batch) or {})
+    space = Box(-1, 1, (1,)) if name == "sac" else Discrete(2)
+    limit = {} if how == "max_ep_len" else {how: 3}
+    getattr(module, name)(
+        lambda: Counter(**limit, action_space=space), steps_per_epoch=30, epochs=1, update_after=20,
+        batch_size=64, update_every=1, num_test_episodes=0, replay_size=30,
+        max_ep_len=3 if how == "max_ep_len" else 1000, logger_kwargs=dict(output_dir=tmp_path),
+    )  # fmt: skip
+    assert len(batches) == 10
+    for obs, _, _, obs2, terminated in batches:
+        assert (obs2 == obs + 1).all()  # never the start of the next episode
+        over = (obs2[:, 0] % 100 == 3).float() if how == "length" else torch.zeros(64)
+        assert torch.equal(terminated, over)
+
+
+# --- Seeds ---
+
+
+@pytest.mark.parametrize("env_name", ["CartPole-v1", "Pendulum-v1"])
+def test_equal_seeds_give_equal_trajectories_and_others_differ(env_name):
+    one, two, other = (VectorEnv(EnvMaker(env_name), 2, seed, 30) for seed in (3, 3, 4))
+    runs = [run(env, 70) for env in (one, two, other)]
+    assert same(runs[0], runs[1])
+    assert not same(runs[0], runs[2])
+    starts = [env.obs.tobytes() for env in (VectorEnv(EnvMaker(env_name), 2, s) for s in range(9))]
+    assert len(set(starts)) == 9  # seed 0 is a seed like any other
+
+
+def test_the_copies_differ_and_so_do_their_episodes():
+    env = VectorEnv(EnvMaker("CartPole-v1"), 4, seed=0, max_ep_len=2)
+    starts = [env.obs]
+    for _ in range(6):
+        if env.step(np.zeros(4, int)).ended:
+            starts.append(env.obs)
+    assert len(starts) == 4
+    assert len({row.tobytes() for obs in starts for row in obs}) == 16
+
+
+@pytest.mark.parametrize("space", [lambda: Discrete(1000), lambda: Box(-1, 1, (3,))])
+def test_random_actions_follow_the_seed(space):
+    envs = [VectorEnv(lambda: Counter(action_space=space()), 2, seed) for seed in (0, 0, 1)]
+    one, two, other = ([env.sample_actions().tobytes() for _ in range(5)] for env in envs)
+    assert one == two
+    assert one != other
+
+
+# --- Spaces ---
+
+
+def test_actions_are_moved_to_the_bounds_of_each_dimension():
+    space = Box(np.array([-1, -10], np.float32), np.array([2, 0.5], np.float32))
+    env = VectorEnv(lambda: Counter(action_space=space), n=2)
+    env.step(np.array([[5.0, 5.0], [-5.0, -50.0]]))
+    env.step(np.array([[0.25, -9.5], [1.5, 0.25]]))
+    assert [a.tolist() for a in env.envs[0].taken] == [[2, 0.5], [0.25, -9.5]]
+    assert [a.tolist() for a in env.envs[1].taken] == [[-1, -10], [1.5, 0.25]]
+    assert all(space.contains(a) for e in env.envs for a in e.taken)
+
+
+def test_actions_of_several_axes_are_flat_for_the_algorithm_only():
+    space = Box(-1, 1, (2, 3), np.float32)
+    env = VectorEnv(lambda: Counter(action_space=space), n=2)
+    actions = env.sample_actions()
+    assert actions.shape == (2, 6)
+    env.step(actions)
+    assert np.array_equal(env.envs[1].taken[0], actions[1].reshape(2, 3))
+
+
+def test_whole_numbers_that_start_elsewhere_are_counted_from_zero():
+    env = VectorEnv(lambda: Counter(action_space=Discrete(3, start=5)), n=2)
+    sampled = np.concatenate([env.sample_actions() for _ in range(30)])
+    assert set(sampled.tolist()) == {0, 1, 2}
+    env.step([0, 2])
+    assert [int(e.taken[0]) for e in env.envs] == [5, 7]
+
+
+class Shows(gym.Env):
+    """Always observes the same thing."""
+
+    def __init__(self, space, value):
+        self.observation_space, self.action_space, self.value = space, Discrete(2), value
+
+    def reset(self, *, seed=None, options=None):
+        return self.value, {}
+
+    def step(self, action):
+        return self.value, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "flat"),
+    [
+        (Discrete(4), 2, [0, 0, 1, 0]),
+        (Discrete(3, start=-1), -1, [1, 0, 0]),
+        (MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+        (
+            Dict(far=Box(0, 9, (2,)), near=Discrete(2)),
+            dict(far=np.array([7, 8], np.float32), near=1),
+            [7, 8, 0, 1],
+        ),
+        (
+            Tuple([Discrete(2), Box(0, 9, (2, 1))]),
+            (0, np.array([[3], [4]], np.float32)),
+            [1, 0, 3, 4],
+        ),
+    ],
+)
+def test_observations_that_are_no_arrays_are_flattened(space, value, flat):
+    env = VectorEnv(lambda: Shows(space, value), n=2)
+    assert env.obs.tolist() == [flat] * 2
+    assert env.step([0, 0]).obs2.tolist() == [flat] * 2
+    assert env.observation_space.shape == (len(flat),)
+
+
+def test_an_observation_space_that_cannot_be_flattened_is_named():
+    with pytest.raises(UserError, match="Sequence.*Box, Discrete"):
+        VectorEnv(lambda: Shows(Sequence(Discrete(3)), (1, 2)))
+
+
+def test_images_stay_bytes_until_a_batch_is_drawn():
+    image = np.random.default_rng(0).integers(256, size=(4, 4, 3)).astype(np.uint8)
+    env = VectorEnv(lambda: Shows(Box(0, 255, (4, 4, 3), np.uint8), image), n=2)
+    step = env.step([0, 1])
+    assert env.obs.dtype == step.obs2.dtype == np.uint8
+    assert np.array_equal(step.obs2, [image, image])
+    buffer = ReplayBuffer(size=10, **session.space_dims(env))
+    buffer.store(env.obs, [0, 1], step.rew, step.obs2, step.terminated)
+    assert buffer.columns.obs.dtype == np.uint8
+    batch = buffer.sample_batch(5)
+    assert batch.obs.dtype == torch.float32
+    assert np.array_equal(batch.obs[0].numpy(), image)
+    assert batch.act.dtype == torch.int64
+
+
+# --- Saving and restoring the present moment ---
+
+
+@pytest.mark.parametrize(
+    ("env_name", "copies"), [("CartPole-v1", 3), ("Pendulum-v1", 1), ("HalfCheetah-v5", 2)]
+)
+def test_a_saved_moment_continues_bit_for_bit(env_name, copies, tmp_path, capsys):
+    path = tmp_path / "moment.npz"
+    env = VectorEnv(EnvMaker(env_name), copies, seed=1, max_ep_len=17)
+    run(env, 25)
+    write_tree(path, env.state_dict())
+    expected = run(env, 40)
+    fresh = VectorEnv(EnvMaker(env_name), copies, seed=2, max_ep_len=17)
+    run(fresh, 5)
+    fresh.load_state_dict(read_tree(path))
+    assert same(run(fresh, 40), expected)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_moment_at_which_an_episode_has_just_begun_continues_bit_for_bit(tmp_path):
+    env = VectorEnv(EnvMaker("CartPole-v1"), 2, seed=1, max_ep_len=5)
+    run(env, 5)
+    write_tree(tmp_path / "moment.npz", env.state_dict())
+    expected = run(env, 20)
+    fresh = VectorEnv(EnvMaker("CartPole-v1"), 2, seed=2, max_ep_len=5)
+    fresh.load_state_dict(read_tree(tmp_path / "moment.npz"))
+    assert same(run(fresh, 20), expected)
+
+
+def test_saving_does_not_disturb(tmp_path):
+    disturbed, left_alone = (VectorEnv(EnvMaker("CartPole-v1"), 2, 1, 9) for _ in range(2))
+    found = []
+    for i in range(20):
+        write_tree(tmp_path / f"{i}.npz", disturbed.state_dict())
+        found += run(disturbed, 1)
+    assert same(found, run(left_alone, 20))
+
+
+class Moody(Counter):
+    """Keeps randomness to itself, which no seed reaches; will not be stepped when it is over."""
+
+    rng = np.random.default_rng(0)
+
+    def reset(self, *, seed=None, options=None):
+        self.over, self.mood = False, 0.0
+        return super().reset(seed=seed)
+
+    def _obs(self):
+        return np.array([self.t + self.mood], np.float32)
+
+    def step(self, action):
+        assert not self.over, "stepped after the end"
+        self.mood = self.rng.random()
+        obs, rew, self.over, clock, info = super().step(action)
+        self.over = self.over or self.mood < self.length
+        return obs, rew, self.over, clock, info
+
+
+@pytest.mark.parametrize(
+    "chance_of_end",
+    [
+        0.0,
+        # When it is played again its episode may be over earlier than it was.
+        0.4,
+    ],
+)
+def test_private_randomness_is_noticed_and_said_and_a_new_episode_begins(chance_of_end, capsys):
+    Moody.rng = np.random.default_rng(5)
+    envs = [VectorEnv(lambda: Moody(length=chance_of_end), n=1, seed=0) for _ in range(2)]
+    while envs[0].lengths[0] < 6:
+        envs[0].step([0])
+    state = envs[0].state_dict()
+    assert capsys.readouterr().out == ""
+    Moody.rng = np.random.default_rng(6)
+    envs[1].load_state_dict(state)
+    said = capsys.readouterr().out
+    assert "Environment 0" in said
+    assert "new episode" in said
+    assert envs[1].obs.tolist() == [[0.0]]
+    assert envs[1].lengths.tolist() == [0]
+    assert envs[1].returns.tolist() == [0]
+    step = envs[1].step([0])
+    assert 1 <= step.obs2[0, 0] < 2
+    assert step.episodes in ([], [(0.5, 1)])
+
+
+# --- Mistakes, in the user's words ---
+
+
+@pytest.mark.parametrize(
+    ("env_name", "named"),
+    [
+        ("CartPol-v1", "CartPole-v1"),
+        ("cartpole-v1", "CartPole-v1"),
+        ("CartPole", "CartPole-v1"),
+        ("CartPole-v7", "CartPole-v1"),
+        ("Pendlum-v1", "Pendulum-v1"),
+        ("HalfCheetah-v2", "HalfCheetah-v5"),
+        ("HalfCheetah-v99", "HalfCheetah-v5"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_wrong_id_names_the_right_one(env_name, named):
+    with pytest.raises(UserError) as error:
+        make_env(env_name)
+    assert env_name in str(error.value)
+    assert named in str(error.value)
+
+
+def test_an_id_like_no_other_is_named_without_a_guess():
+    with pytest.raises(UserError, match="no environment called 'xqzw'") as error:
+        make_env("xqzw")
+    assert "Did you mean" not in str(error.value)
+
+
+def test_an_environment_whose_module_is_missing_names_the_module():
+    with pytest.raises(UserError, match="no_such_module"):
+        make_env("no_such_module:Thing-v0")
+
+
+def test_a_module_may_register_its_environment(tmp_path, monkeypatch):
+    (tmp_path / "my_registering_module.py").write_text(
+        "import gymnasium as gym\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gym.register('MyThing-v0', CartPoleEnv, max_episode_steps=7)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        env = make_env("my_registering_module:MyThing-v0")
+        assert env.spec.max_episode_steps == 7
+        with pytest.raises(UserError, match="MyThing-v0"):
+            make_env("my_registering_module:MyThin-v0")
+    finally:
+        gym.registry.pop("MyThing-v0", None)
+        sys.modules.pop("my_registering_module", None)
+
+
+@pytest.mark.parametrize("env_name", ["CartPole-v1", "HalfCheetah-v5"])
+def test_unknown_arguments_are_named(env_name):
+    with pytest.raises(UserError, match=f"{env_name}.*env_kwargs.*gravitation"):
+        make_env(env_name, gravitation=3)
+
+
+def test_arguments_reach_the_environment():
+    assert EnvMaker("CartPole-v1", dict(sutton_barto_reward=True))().unwrapped._sutton_barto_reward
+
+
+def test_an_env_fn_that_makes_no_environment_is_told_so():
+    with pytest.raises(UserError, match="made a str"):
+        VectorEnv(lambda: "CartPole-v1")
+
+
+class FourValues(Counter):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+def test_a_gymnasium_environment_with_the_old_step_gets_a_sentence():
+    with pytest.raises(UserError, match=r"FourValues.*obs, reward, terminated, truncated, info"):
+        VectorEnv(FourValues).step([0])
+
+
+class OwnMistake(Counter):
+    def step(self, action):
+        _x, _y = [1, 2, 3]  # the author's mistake, which has nothing to do with Gymnasium
+
+
+def test_a_mistake_inside_an_environment_stays_its_own():
+    with pytest.raises(ValueError, match="too many values") as error:
+        VectorEnv(OwnMistake).step([0])
+    assert not isinstance(error.value, UserError)
+
+
+# --- Environments of the old Gym ---
+
+
+class Old(gym_of_old.Env):
+    """Four values from step, one from reset, and no idea of seeds."""
+
+    observation_space = gym_of_old.spaces.Box(-9, 9, (1,), np.float32)
+    action_space = gym_of_old.spaces.Discrete(2)
+
+    def __init__(self, info=None):
+        self.info = info or {}
+
+    def reset(self):
+        self.t = 0
+        return np.array([0], np.float32)
+
+    def step(self, action):
+        self.t += 1
+        return np.array([self.t], np.float32), 1.0, self.t == 3, self.info if self.t == 3 else {}
+
+
+class OldWithSeed(Old):
+    def seed(self, seed=None):
+        self.rng = np.random.default_rng(seed)
+        return [seed]
+
+    def reset(self):
+        super().reset()
+        return self.rng.random(1).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", [Old, OldWithSeed])
+def test_an_environment_of_the_old_gym_steps_and_ends(kind):
+    env = VectorEnv(kind, n=2, seed=0)
+    steps = [env.step(env.sample_actions()) for _ in range(6)]
+    assert [step.obs2[0, 0] for step in steps] == [1, 2, 3, 1, 2, 3]
+    assert [step.terminated.tolist() for step in steps] == [[t % 3 == 2] * 2 for t in range(6)]
+    assert steps[2].episodes == [(3.0, 3)] * 2
+    assert not any(step.truncated.any() for step in steps)
+
+
+def test_the_old_gyms_time_limit_is_no_termination():
+    env = VectorEnv(lambda: OldWithSeed({"TimeLimit.truncated": True}))
+    step = [env.step([0]) for _ in range(3)][-1]
+    assert step.terminated.tolist() == [False]
+    assert step.truncated.tolist() == [True]
+
+
+def test_equal_seeds_give_equal_starts_in_the_old_gym_too():
+    starts = [VectorEnv(OldWithSeed, 2, seed).obs.tobytes() for seed in (0, 0, 1)]
+    assert starts[0] == starts[1] != starts[2]
+
+
+def test_an_environment_that_the_old_gym_made_steps_and_can_be_described():
+    env = VectorEnv(lambda: gym_of_old.make("CartPole-v1", disable_env_checker=True), 1, 0, 20)
+    steps = [env.step([0]) for _ in range(20)]
+    assert sum(len(step.ended) for step in steps) >= 1
+    assert "CartPole" in json.dumps(convert_json(describe_env(env.envs[0])))
+
+
+def test_dqn_trains_on_an_environment_of_the_old_gym(tmp_path):
+    from spinup.algos.pytorch.dqn.core import MLPQNetwork
+
+    start = []
+
+    class Watched(MLPQNetwork):
+        def __init__(self, *args):
+            super().__init__(*args)
+            start.extend(p.detach().clone() for p in self.parameters())
+
+    ac = dqn_module.dqn(
+        OldWithSeed, Watched, steps_per_epoch=40, epochs=1, start_steps=10, update_after=20,
+        batch_size=8, num_test_episodes=1, logger_kwargs=dict(output_dir=tmp_path),
+    )  # fmt: skip
+    assert any(not torch.equal(a, b) for a, b in zip(start, ac.parameters()))

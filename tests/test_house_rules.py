@@ -1,0 +1,358 @@
+"""The house rules of the code, kept by reading it with Python's `ast`."""
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import spinup
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "spinup").rglob("*.py"))
+FOLDERS = sorted(
+    folder
+    for backend in ("pytorch", "tf1")
+    for folder in (ROOT / "spinup" / "algos" / backend).glob("*")
+    if (folder / f"{folder.name}.py").exists()
+)
+ALGORITHMS = [f"{folder.parent.name}/{folder.name}" for folder in FOLDERS]
+PYTORCH = [name for name in ALGORITHMS if name.startswith("pytorch/")]
+LONGEST = 170
+FROM_THE_LAUNCHER = {"env_name", "env_kwargs", "exp_name", "num_cpu"}
+
+every_source = pytest.mark.parametrize(
+    "path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES]
+)
+every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+
+
+def folder_of(name):
+    return ROOT / "spinup" / "algos" / name
+
+
+def source_of(name):
+    folder = folder_of(name)
+    return folder / f"{folder.name}.py"
+
+
+@cache
+def parse(path):
+    return ast.parse(path.read_text())
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path):
+    """Every name a file imports, in full: `from a.b import c as d` is d: a.b.c."""
+    found = {}
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found[alias.asname or alias.name] = alias.name
+        elif isinstance(node, ast.ImportFrom):
+            package = module_name(path).split(".")
+            package = package if path.name == "__init__.py" else package[:-1]
+            package = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*package, *([node.module] if node.module else [])])
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{module}.{alias.name}"
+    return found
+
+
+def training_function(name):
+    """The signature's parameters and the docstring, without importing a backend."""
+    algorithm = folder_of(name).name
+    (function,) = [
+        node
+        for node in parse(source_of(name)).body
+        if isinstance(node, ast.FunctionDef) and node.name == algorithm
+    ]
+    arguments = function.args
+    parameters = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return parameters, ast.get_docstring(function)
+
+
+def is_launch(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def test_there_are_algorithms_and_the_table_names_them_all():
+    assert {"pytorch/ppo", "pytorch/sac", "pytorch/dqn"} <= set(ALGORITHMS)
+    in_the_table = {f"{b}/{name}" for b, names in spinup.ALGORITHMS.items() for name in names}
+    assert in_the_table == set(ALGORITHMS)
+
+
+# --- An algorithm's file ---
+
+
+@pytest.mark.parametrize("name", PYTORCH)
+def test_an_algorithm_reads_downwards(name):
+    """Learner, losses, update, (helpers,) make_learner, the training function, launch."""
+    algorithm, order = folder_of(name).name, []
+    for node in parse(source_of(name)).body:
+        if is_launch(node):
+            order.append("launch")
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            order.append(re.sub(r"^compute_loss_\w+$", "loss", node.name))
+    known = {"Learner", "loss", "update", "make_learner", algorithm, "launch"}
+    line = " ".join(part if part in known else "helper" for part in order)
+    shape = rf"Learner( loss)+ update( helper)* make_learner {algorithm} launch"
+    assert re.fullmatch(shape, line), line
+
+
+@every_algorithm
+def test_an_algorithm_fits_on_a_few_screens(name):
+    lines = len(source_of(name).read_text().splitlines())
+    assert lines <= LONGEST, f"{name} has {lines} lines"
+
+
+@pytest.mark.parametrize("name", PYTORCH)
+def test_an_algorithm_can_be_run_as_a_file(name):
+    (launch,) = [node for node in parse(source_of(name)).body if is_launch(node)]
+    assert ast.unparse(launch.body) == f"launch({folder_of(name).name}, __file__)"
+
+
+@every_algorithm
+def test_an_algorithms_folder_has_its_four_files(name):
+    folder = folder_of(name)
+    wanted = {f"{folder.name}.py", "core.py", "config.json", "README.md"}
+    assert wanted - {path.name for path in folder.iterdir()} == set()
+
+
+@every_algorithm
+def test_config_json_chooses_among_what_the_signature_defines(name):
+    config = json.loads((folder_of(name) / "config.json").read_text())
+    parameters, _ = training_function(name)
+    assert set(config) - FROM_THE_LAUNCHER - set(parameters) == set()
+    assert "env_name" in config
+
+
+@every_algorithm
+def test_the_docstring_explains_every_parameter_and_no_other(name):
+    parameters, docstring = training_function(name)
+    explained = re.findall(r"^(\w+): \S", docstring, re.MULTILINE)
+    assert explained == parameters
+
+
+@pytest.mark.parametrize("name", PYTORCH)
+def test_the_signature_begins_as_the_original_did(name):
+    parameters, _ = training_function(name)
+    assert parameters[:5] == ["env_fn", "actor_critic", "ac_kwargs", "seed", "steps_per_epoch"]
+    assert {"gamma", "max_ep_len", "logger_kwargs", "num_envs", "device", "resume"} <= set(
+        parameters
+    )
+
+
+def collecting_loop(name):
+    """The text of the loop that collects experience, and apart the line that chooses actions."""
+    path = source_of(name)
+    loops = [
+        node
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.For) and ast.unparse(node.iter).startswith("logger.progress(")
+    ]
+    assert len(loops) == 1, f"{name} should collect in one loop over logger.progress(...)"
+    choices = [
+        node
+        for node in loops[0].body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "act"
+    ]
+    assert len(choices) == 1, f"{name} should choose its actions in one statement, act = ..."
+    lines = path.read_text().splitlines()
+    choice = range(choices[0].lineno, choices[0].end_lineno + 1)
+    return [
+        lines[i - 1] for i in range(loops[0].lineno, loops[0].end_lineno + 1) if i not in choice
+    ]
+
+
+def test_off_policy_algorithms_collect_alike():
+    """So that `diff ddpg.py td3.py` is the lesson."""
+    alike = [name for name in ("pytorch/ddpg", "pytorch/td3", "pytorch/sac") if name in ALGORITHMS]
+    loops = {name: "\n".join(collecting_loop(name)) for name in alike}
+    assert "step = env.step(act)" in loops["pytorch/sac"]
+    for name, loop in loops.items():
+        assert loop == loops["pytorch/sac"], f"{name} collects otherwise than sac"
+
+
+# --- Who may import whom ---
+
+
+def imports_of(path):
+    return [full for full in imported(path).values() if full.startswith("spinup.")]
+
+
+def test_parts_know_no_algorithm():
+    parts = sorted((ROOT / "spinup" / "parts").glob("*.py"))
+    assert len(parts) > 5
+    for path in parts:
+        known = [full for full in imports_of(path) if full.startswith("spinup.algos")]
+        assert known == [], f"{path.name} imports {known}"
+
+
+@every_algorithm
+def test_no_algorithm_imports_another(name):
+    own = f"spinup.algos.{name.replace('/', '.')}"
+    for path in folder_of(name).glob("*.py"):
+        foreign = [
+            full
+            for full in imports_of(path)
+            if full.startswith("spinup.algos.") and not f"{full}.".startswith(f"{own}.core.")
+        ]
+        assert foreign == [], f"{path.name} imports {foreign}"
+
+
+def test_importing_spinup_imports_no_framework():
+    code = "import sys, spinup; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    loaded = {module.partition(".")[0] for module in run.stdout.split()}
+    assert "spinup" in loaded
+    assert (
+        loaded & {"torch", "tensorflow", "numpy", "gymnasium", "gym", "pandas", "mpi4py"} == set()
+    )
+
+
+# --- Classes ---
+
+
+@cache
+def own_classes():
+    """Each class of ours by its full name, with the full names of its bases."""
+    classes = {}
+    for path in SOURCES:
+        names, module = imported(path), module_name(path)
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef):
+                bases = []
+                for base in node.bases:
+                    first, _, rest = ast.unparse(base).partition(".")
+                    first = names.get(first, f"{module}.{first}")
+                    bases.append(f"{first}.{rest}" if rest else first)
+                classes[f"{module}.{node.name}"] = bases
+    return classes
+
+
+def defined_at(name):
+    """Where a class that is passed on by another module was defined."""
+    while name not in own_classes() and name.startswith("spinup."):
+        module, _, attribute = name.rpartition(".")
+        path = ROOT / Path(*module.split(".")).with_suffix(".py")
+        onward = imported(path).get(attribute) if path.exists() else None
+        if onward is None:
+            return None
+        name = onward
+    return name
+
+
+def own_bases(name):
+    return [b for b in map(defined_at, own_classes()[name]) if b in own_classes()]
+
+
+def test_our_classes_inherit_from_ours_one_level_deep_at_most():
+    classes = own_classes()
+    assert own_bases("spinup.parts.learning.ReplayBuffer") == ["spinup.parts.buffers.ReplayBuffer"]
+    for name in classes:
+        for base in own_bases(name):
+            assert own_bases(base) == [], f"{name} inherits from {base}, which inherits again"
+
+
+def test_no_class_is_an_agent_a_trainer_a_manager_or_a_base():
+    short = [name.rpartition(".")[2] for name in own_classes()]
+    assert [name for name in short if re.search(r"(Agent|Trainer|Manager)$|^Base", name)] == []
+
+
+# --- What no line may do ---
+
+MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+
+
+def offences(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ("eval", "exec"):
+                yield f"line {node.lineno}: {node.func.id}"
+        elif isinstance(node, ast.Global):
+            yield f"line {node.lineno}: global"
+        elif isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield f"line {node.lineno}: bare except"
+        elif isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            yield f"line {node.lineno}: import *"
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            for default in (*node.args.defaults, *node.args.kw_defaults):
+                call = isinstance(default, ast.Call) and ast.unparse(default.func)
+                if isinstance(default, MUTABLE) or call in ("dict", "list", "set", "bytearray"):
+                    yield f"line {default.lineno}: mutable default {ast.unparse(default)}"
+
+
+@every_source
+def test_no_line_evaluates_hides_or_shares_by_accident(path):
+    assert list(offences(parse(path))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "eval('1')", "exec('1')", "def f():\n    global x", "try:\n    f()\nexcept:\n    pass",
+        "from a import *", "def f(x=[]): ...", "def f(*, x={}): ...", "def f(x=dict()): ...",
+        "lambda x=[]: x",
+    ],
+)  # fmt: skip
+def test_such_lines_would_be_found(line):
+    assert len(list(offences(ast.parse(line)))) == 1
+
+
+def test_every_file_says_what_it_is_for():
+    silent = [path for path in SOURCES if parse(path).body and not ast.get_docstring(parse(path))]
+    assert silent == []
+
+
+# --- The repository ---
+
+
+def tracked_texts():
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        path = ROOT / name
+        if path.is_file() and b"\0" not in (content := path.read_bytes()):
+            yield name, content.decode(errors="replace")
+
+
+def test_no_text_knows_where_it_was_written():
+    absolute = re.compile(r"(?<![\w.~$}>-])/(?:work|root|home|Users)\b[\w./-]*")
+    assert absolute.findall("cd /" + "work/main; https://a.org/" + "home; 'C:/" + "Users/me'")
+    texts = dict(tracked_texts())
+    assert "pyproject.toml" in texts
+    found = {name: absolute.findall(text) for name, text in texts.items()}
+    assert {name: paths for name, paths in found.items() if paths} == {}
+
+
+@pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
+def test_ruff_has_nothing_to_say(command):
+    folders = [name for name in ("spinup", "tests", "benchmarks") if (ROOT / name).exists()]
+    run = subprocess.run(
+        [sys.executable, "-m", "ruff", *command, *folders], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+# --- The signature defines ---
+
+
+@pytest.mark.parametrize("name", PYTORCH)
+def test_the_name_at_the_top_is_the_training_function(name):
+    algorithm = folder_of(name).name
+    module = import_module(f"spinup.algos.pytorch.{algorithm}.{algorithm}")
+    function = getattr(spinup, f"{algorithm}_pytorch")
+    assert function is getattr(module, algorithm)
+    assert list(inspect.signature(function).parameters) == training_function(name)[0]
