@@ -12,7 +12,7 @@ DEMO := data/demo/demo_s0
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("spinup needs Python 3.10 or newer" * (sys.version_info < (3, 10)))'
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("spinup needs Python 3.10 or newer: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip setuptools
 	$(BIN)/python -m pip install --constraint constraints.txt --no-build-isolation \
