@@ -245,6 +245,16 @@ def test_observations_that_are_no_arrays_are_flattened(space, value, flat):
     assert env.observation_space.shape == (len(flat),)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float64, np.float32])
+def test_numbers_of_any_kind_are_given_to_networks_as_floats(dtype):
+    value = np.array([3, -4], dtype)
+    env = VectorEnv(lambda: Shows(Box(-9, 9, (2,), dtype), value))
+    step = env.step([0])
+    for obs in (env.obs, step.obs2):
+        assert obs.dtype == np.float32
+        assert obs.tolist() == [[3, -4]]
+
+
 def test_an_observation_space_that_cannot_be_flattened_is_named():
     with pytest.raises(UserError, match="Sequence.*Box, Discrete"):
         VectorEnv(lambda: Shows(Sequence(Discrete(3)), (1, 2)))

@@ -223,25 +223,49 @@ def test_the_torn_tail_of_a_killed_writer_does_not_matter(tmp_path, torn):
     assert content(restored(resumed, tmp_path, 16)) == expected(9, 16)
 
 
-def test_saving_writes_only_what_is_new(tmp_path):
+def appended(buffer, folder, monkeypatch):
+    """Which rows a save writes: the number of the first, and how many."""
+    seen, append = [], ReplayLog.append
+
+    def watched(log, first, batch):
+        seen.append((first, len(batch.rew)))
+        append(log, first, batch)
+
+    monkeypatch.setattr(ReplayLog, "append", watched)
+    buffer.append_log(folder)
+    monkeypatch.undo()
+    return seen
+
+
+def test_saving_writes_only_what_is_new(tmp_path, monkeypatch):
     buffer = small(800)
     store(buffer, 0, 500)
     buffer.append_log(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    seen = []
-    append = buffer.log.append
-    buffer.log.append = lambda first, batch: (
-        seen.append((first, len(batch.rew))),
-        append(first, batch),
-    )
     store(buffer, 500, 3)
-    buffer.append_log(tmp_path)
-    assert seen == [(500, 3)]
+    assert appended(buffer, tmp_path, monkeypatch) == [(500, 3)]
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     row = buffer.log.row.itemsize
     assert sum(map(len, after.values())) - sum(map(len, before.values())) == 3 * row
     for name, old in before.items():
         assert after[name].startswith(old)
+
+
+def test_saving_writes_only_what_is_new_after_resuming_too(tmp_path, monkeypatch):
+    buffer = small(800)
+    store(buffer, 0, 500)
+    buffer.append_log(tmp_path)
+    resumed = restored(buffer, tmp_path, 800)
+    store(resumed, 500, 3)
+    assert appended(resumed, tmp_path, monkeypatch) == [(500, 3)]
+
+
+def test_saving_never_writes_more_than_the_ring(tmp_path, monkeypatch):
+    buffer = small(10)
+    store(buffer, 0, 4)
+    buffer.append_log(tmp_path)
+    store(buffer, 4, 31)
+    assert appended(buffer, tmp_path, monkeypatch) == [(25, 10)]
 
 
 def test_what_has_left_the_ring_is_removed_and_the_disk_use_stays_bounded(tmp_path):

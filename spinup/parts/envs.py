@@ -4,10 +4,12 @@ import inspect
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete
 
 from spinup.utils.errors import UserError, did_you_mean
@@ -45,13 +47,13 @@ class EnvMaker:
 
 def make_env(env_name: str, **kwargs) -> gym.Env:
     """Make a registered environment, or say which id or package would do."""
-    find_spec(env_name)
+    spec = find_spec(env_name)
     try:
-        return gym.make(env_name, disable_env_checker=True, **kwargs)
+        return gym.make(spec.id, disable_env_checker=True, **kwargs)
     except (gym.error.DependencyNotInstalled, ImportError) as error:
-        entry_point = str(gym.spec(env_name).entry_point)
+        entry_point = str(spec.entry_point)
         extras = [extra for part, extra in EXTRA_OF_ENTRY_POINT if part in entry_point]
-        newer = _other_versions(env_name)
+        newer = _other_versions(spec.id)
         if "mujoco_py" in str(error) or "v2 and v3" in str(error):  # retired with mujoco-py
             raise UserError(f"{env_name} is retired; {newer[0]} has taken its place.")
         how = f"pip install 'spinup[{extras[0]}]'" if extras else f"Gymnasium says: {error}"
@@ -71,21 +73,19 @@ def find_spec(env_name: str):
     for pattern, package, extra in REGISTERED_ON_DEMAND:
         if re.match(pattern, env_name) and env_name not in gym.registry:
             _register(package, extra, env_name)
+    package, _, env_id = env_name.rpartition(":")
+    if package:
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise UserError(f"The environment {env_name} needs {package!r}: {error}.")
     try:
-        return gym.spec(env_name)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"The package {error.name!r} of the environment {env_name} is not installed."
-        )
+        return gym.spec(env_id)
     except gym.error.Error:
-        near = _other_versions(env_name)[:2] or None
-        asked = env_name.rpartition(":")[2]
-        hint = (
-            did_you_mean(env_name, near or gym.registry, 3)
-            if near is None
-            else (f" Did you mean {' or '.join(near)}?")
-        )
-        raise UserError(f"There is no environment called {asked!r}.{hint}")
+        near = _other_versions(env_id)[:2]
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = hint or did_you_mean(env_id, gym.registry, 3)
+        raise UserError(f"There is no environment called {env_id!r}.{hint}")
 
 
 def _register(package, extra, env_name):
@@ -142,14 +142,18 @@ def _from_old_gym(env):
             f"{type(env).__name__} is an environment of the old Gym, not of Gymnasium. "
             "It works through a bridge: pip install shimmy gym"
         )
-    new_step = "seed" in inspect.signature(env.reset).parameters
-    return (GymV26CompatibilityV0 if new_step else GymV21CompatibilityV0)(env=env)
+    inner = getattr(env, "unwrapped", env)
+    if "seed" in inspect.signature(inner.reset).parameters:  # Gym 0.26, which is like Gymnasium
+        return GymV26CompatibilityV0(env=env)
+    if not hasattr(inner, "seed"):
+        inner.seed = lambda seed=None: [seed]  # one that has no randomness of its own
+    return GymV21CompatibilityV0(env=env)
 
 
 def describe_env(env) -> dict:
     """What config.json keeps of an environment: enough to make it again from its id."""
     spec = env.spec
-    if spec is None:
+    if not isinstance(spec, EnvSpec):  # made by a function, or by the old Gym
         return dict(id=None, made_by=str(env.unwrapped))
     wrappers = [dict(name=w.entry_point, kwargs=w.kwargs) for w in spec.additional_wrappers]
     return dict(
@@ -224,15 +228,13 @@ class VectorEnv:
         self.lengths += 1
         for i, env in enumerate(self.envs):
             self.actions[i].append(actions[i])
-            try:
-                obs2[i], reward, terminated[i], timeout, _ = env.step(actions[i])
-            except ValueError as error:
-                if "unpack" not in str(error):
-                    raise
+            result = env.step(actions[i])
+            if len(result) != 5:
                 raise UserError(
                     f"{env.unwrapped} does not return (obs, reward, terminated, truncated, info) "
                     "from step. Bring it up to Gymnasium, or derive it from the old gym.Env."
                 )
+            obs2[i], reward, terminated[i], timeout, _ = result
             rew[i], truncated[i] = reward, timeout or self.lengths[i] >= self.max_ep_len
             self.returns[i] += reward
             if terminated[i] or truncated[i]:
@@ -266,18 +268,25 @@ class VectorEnv:
         for i, env in enumerate(self.envs):
             self.seeds[i].bit_generator.state = state["seeds"][i]
             self.episode_seeds[i], self.actions[i] = state["episode_seeds"][i], []
-            self.obs[i] = env.reset(seed=self.episode_seeds[i])[0]
-            for action in state["actions"][i]:
-                self.actions[i].append(action)
-                self.obs[i] = env.step(action)[0]
             self.returns[i], self.lengths[i] = state["returns"][i], state["lengths"][i]
-            if self.obs[i].tobytes() != state["obs"][i].tobytes():
+            if not self._replay(i, state["actions"][i], state["obs"][i]):
                 print(
                     f"Environment {i} did not come back to where it was when its actions were "
                     "played again, for it has randomness or memory of its own. It begins a new "
                     "episode; from here on the run differs from one never stopped."
                 )
                 self._begin_episode(i)
+
+    def _replay(self, i, actions, obs) -> bool:
+        """Play an episode again up to where it was; tells whether that led to `obs`."""
+        self.obs[i], over = self.envs[i].reset(seed=self.episode_seeds[i])[0], False
+        for action in actions:
+            if over:
+                return False
+            self.actions[i].append(action)
+            self.obs[i], _, terminated, truncated, _ = self.envs[i].step(action)
+            over = terminated or truncated
+        return not over and self.obs[i].tobytes() == obs.tobytes()
 
 
 def play(env: VectorEnv, policy, episodes: int):

@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 from tqdm import tqdm
 
 from spinup.utils.errors import UserError
@@ -20,7 +21,7 @@ COLORS = dict(
     gray=30, red=31, green=32, yellow=33, blue=34, magenta=35, cyan=36, white=37, crimson=38
 )
 OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds what was there
-RUN_FILES = ("config.json", "progress.txt", "pyt_save", "tf1_save", "checkpoint", "vars.pt")
+RUN_FILES = ("config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt")
 
 
 def colorize(string, color, bold=False, highlight=False):
@@ -44,6 +45,11 @@ def restore_tf_graph(sess, fpath):
     graph = tf.compat.v1.get_default_graph()
     tensors = {**names["inputs"], **names["outputs"]}
     return {key: graph.get_tensor_by_name(name) for key, name in tensors.items()}
+
+
+def run_files(folder, *more) -> list[Path]:
+    """What of a folder belongs to its run, and not to the user."""
+    return sorted({path for name in (*RUN_FILES, *more) for path in Path(folder).glob(name)})
 
 
 class Logger:
@@ -84,11 +90,10 @@ class Logger:
     def _make_room(self, folder):
         """Move an older run aside; what a run left that never finished an epoch is not kept."""
         table = folder / self.output_fname
-        older = [folder / name for name in (*RUN_FILES, self.output_fname)]
+        older = run_files(folder, self.output_fname)
         if not (table.exists() and table.stat().st_size):
-            older = [path for path in older if path.name.endswith(("_save", ".pt"))]
+            older = [path for path in older if "_save" in path.name or path.suffix == ".pt"]
             shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-        older = [path for path in dict.fromkeys(older) if path.exists()]
         if not older:
             return
         number = 1
@@ -130,6 +135,8 @@ class Logger:
 
     def log_tabular(self, key, val):
         """Note a value for the row that `dump_tabular` will write."""
+        if key in self.log_current_row:
+            raise UserError(f"The column {key!r} was logged twice in one row; dump_tabular first.")
         if self.first_row:
             self.log_headers.append(key)
         elif key not in self.log_headers:
@@ -137,8 +144,6 @@ class Logger:
                 f"The column {key!r} was not in the first row of {self.output_fname}; "
                 "log the same columns in every epoch."
             )
-        if key in self.log_current_row:
-            raise UserError(f"The column {key!r} was logged twice in one row; dump_tabular first.")
         self.log_current_row[key] = val
 
     def save_config(self, config):
@@ -310,10 +315,10 @@ class EpochLogger(Logger):
 
 def _elements(values):
     """All elements of numbers, arrays or tensors in one flat array, read from a device at once."""
-    import numpy as np
-
-    if values and hasattr(values[0], "detach"):
+    tensors = [value.reshape(-1) for value in values if hasattr(value, "detach")]
+    arrays = [np.ravel(value) for value in values if not hasattr(value, "detach")]
+    if tensors:
         import torch
 
-        return torch.cat([value.reshape(-1) for value in values]).cpu().numpy()
-    return np.concatenate([np.ravel(value) for value in values]) if values else np.zeros(0)
+        arrays.append(torch.cat(tensors).cpu().numpy())
+    return np.concatenate(arrays) if arrays else np.zeros(0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from spinup import user_config
 from spinup.utils import flags
 from spinup.utils.errors import UserError
-from spinup.utils.logx import RUN_FILES, colorize
+from spinup.utils.logx import colorize, run_files
 from spinup.utils.mpi_tools import (
     FORKED,
     broadcast_object,
@@ -170,8 +170,8 @@ def _make_way(folder, algorithm, full, procs, overwrite):
 
 
 def _remove_run(folder):
-    for path in (folder / name for name in RUN_FILES):
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for path in run_files(folder):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 class Finished(Exception):

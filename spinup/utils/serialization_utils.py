@@ -10,46 +10,52 @@ import numpy as np
 from spinup.utils.errors import UserError
 
 
-def convert_json(obj, _inside=()):
+def convert_json(obj):
     """Turn `obj` into dicts, lists, texts, numbers, booleans and None.
 
     Functions and classes become their names, other objects a readable text.
     """
-    if obj is None or isinstance(obj, (bool, int, float, str)):
-        return obj if type(obj) in (bool, int, float, str, type(None)) else _plain(obj)
-    if isinstance(obj, np.generic):
-        return convert_json(obj.item()) if not isinstance(obj, np.void) else str(obj)
-    if id(obj) in _inside:
+    return _converted(obj, ())
+
+
+def _converted(obj, outside):
+    if id(obj) in outside:
         return "..."  # it holds itself
-    inside = (*_inside, id(obj))
-    if isinstance(obj, dict):
-        return {_text(key): convert_json(value, inside) for key, value in obj.items()}
-    if isinstance(obj, (list, tuple)):
-        return [convert_json(item, inside) for item in obj]
-    if isinstance(obj, (set, frozenset)):
-        return sorted((convert_json(item, inside) for item in obj), key=_text)
-    if isinstance(obj, np.ndarray):
-        return convert_json(obj.tolist(), inside)
-    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
-        fields = {f.name: getattr(obj, f.name) for f in dataclasses.fields(obj)}
-        return convert_json(fields, inside)
-    name = getattr(obj, "__name__", None)
-    return name if callable(obj) and isinstance(name, str) else _text(obj)
-
-
-def _plain(obj):
-    """The bare value of a subclass of bool, int, float or str (an enumeration, say)."""
-    kind = next(k for k in (bool, int, float, str) if isinstance(obj, k))
     try:
-        return kind(obj)
-    except Exception:
+        return _plain(obj, (*outside, id(obj)))
+    except Exception:  # an object may do anything when it is asked
         return _text(obj)
+
+
+def _plain(obj, inside):
+    if obj is None or isinstance(obj, (bool, float)):
+        return None if obj is None else bool(obj) if isinstance(obj, bool) else float(obj)
+    if isinstance(obj, int):
+        return int(obj) if abs(obj) < 2**1024 else _text(obj)  # Python will not print longer ones
+    if isinstance(obj, str):
+        return str(obj)
+    if isinstance(obj, (np.bool_, np.integer, np.floating)):
+        kind = bool if isinstance(obj, np.bool_) else int if isinstance(obj, np.integer) else float
+        return kind(obj)
+    if isinstance(obj, dict):
+        return {_text(key): _converted(value, inside) for key, value in obj.items()}
+    if isinstance(obj, (list, tuple)):
+        return [_converted(item, inside) for item in obj]
+    if isinstance(obj, (set, frozenset)):
+        return sorted((_converted(item, inside) for item in obj), key=_text)
+    if isinstance(obj, np.ndarray):
+        return [_converted(item, inside) for item in obj] if obj.ndim else _plain(obj[()], inside)
+    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
+        return {f.name: _converted(getattr(obj, f.name), inside) for f in dataclasses.fields(obj)}
+    if callable(obj) and isinstance(getattr(obj, "__name__", None), str):
+        return obj.__name__
+    return _text(obj)
 
 
 def _text(obj) -> str:
     try:
         return str(obj)
-    except Exception:  # an object may do anything in its __str__
+    except Exception:
         return f"<{type(obj).__name__}>"
 
 
