@@ -61,6 +61,7 @@ class Checkpoint:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+            release(self.run_folder)
 
     def _listen(self):
         """Take over the signals of Ctrl-C; gives what handled them before."""
@@ -141,7 +142,7 @@ def read_latest(run_folder) -> dict | None:
     return latest
 
 
-_locks = {}  # the run folders that this process has claimed; held until it ends
+_locks = {}  # the run folders that this process has claimed
 
 
 def claim(run_folder):

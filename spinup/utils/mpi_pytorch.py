@@ -33,7 +33,7 @@ def sync_params(module):
     if num_procs() == 1:
         return
     tensors = [t.data for t in (*module.parameters(), *module.buffers())]
-    for dtype in {t.dtype for t in tensors}:
+    for dtype in dict.fromkeys(t.dtype for t in tensors):  # in the same order everywhere
         same = [t for t in tensors if t.dtype == dtype]
         flat = torch.cat([t.reshape(-1) for t in same]).cpu().numpy()
         broadcast(flat)

@@ -40,13 +40,14 @@ class Learner:
 def compute_loss_pi(ac, rollout: Rollout, *, clip_ratio, ent_coef=0.0):
     """The clipped surrogate: no reward for moving an action's probability past the clip."""
     pi, logp = ac.pi(rollout.obs, rollout.act)
-    ratio = torch.exp(logp - rollout.logp)
+    log_ratio = logp - rollout.logp
+    ratio = torch.exp(log_ratio)
     clipped = ratio.clamp(1 - clip_ratio, 1 + clip_ratio)
     entropy = pi.entropy().mean()
     loss = -torch.min(ratio * rollout.adv, clipped * rollout.adv).mean() - ent_coef * entropy
     return loss, dict(
-        KL=(rollout.logp - logp).mean(),
-        KLNonNegative=(ratio - 1 - (logp - rollout.logp)).mean(),  # each term is at least 0
+        KL=-log_ratio.mean(),
+        KLNonNegative=(torch.expm1(log_ratio) - log_ratio).clamp(min=0).mean(),  # but for rounding
         Entropy=entropy,
         ClipFrac=(ratio != clipped).float().mean(),
     )

@@ -1,0 +1,223 @@
+"""Wrong input gets one or two sentences, exit code 2, no traceback, and nothing is lost."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spinup.run import main
+
+QUICK = "--env CartPole-v1 --epochs 1 --steps_per_epoch 64 --train_pi_iters 1 --train_v_iters 1"
+
+
+def spinup(*words, expect=None):
+    """Run the command line here; gives nothing, or raises if it ends otherwise than expected."""
+    try:
+        main([str(word) for word in words])
+        code = 0
+    except SystemExit as ended:
+        code = ended.code
+    assert code == (0 if expect is None else expect)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("spinup.user_config.DEFAULT_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path
+
+
+WRONG = {
+    "unknown command": ("pop", "Did you mean 'ppo'"),
+    "unknown flag": (f"ppo {QUICK} --gama 0.9", "no setting called 'gama'. Did you mean 'gamma'?"),
+    "text for a whole number": ("ppo --env CartPole-v1 --epochs ten", "wants a number such as 50"),
+    "fraction for a whole number": ("ppo --env CartPole-v1 --epochs 2.5", "epochs wants a whole"),
+    "no epochs": ("ppo --env CartPole-v1 --epochs 0", "epochs wants a whole number from 1 up"),
+    "gamma above one": (f"ppo {QUICK} --gamma 1.5", "gamma wants a number from 0 to 1"),
+    "negative step size": (f"ppo {QUICK} --pi_lr -1", "pi_lr wants a number from 0 up"),
+    "no number": (f"ppo {QUICK} --pi_lr nan", "pi_lr wants a number"),
+    "no processes": (f"ppo {QUICK} --cpu 0", "num_cpu wants a whole number from 1 up"),
+    "truth as text": ("dqn --env CartPole-v1 --double_q maybe", "wants True or False"),
+    "wrong word for alpha": ("sac --env Pendulum-v1 --alpha atuo", "alpha wants a number"),
+    "empty layers": (f"ppo {QUICK} --hid []", "hidden_sizes wants whole numbers"),
+    "negative layers": (f"ppo {QUICK} --hid [64,-1]", "hidden_sizes wants whole numbers"),
+    "unknown activation": (f"ppo {QUICK} --act torch.nn.Tnah", "Did you mean 'Tanh'"),
+    "activation that is code": (f"ppo {QUICK} --act __import__('os').getcwd()", "not an activ"),
+    "unknown network setting": (f"ppo {QUICK} --ac_kwargs:width 3", "no setting 'width'"),
+    "no environment": ("ppo --epochs 1", "--env CartPole-v1"),
+    "mistyped environment": ("ppo --env CartPol-v1", "'CartPole-v1'"),
+    "retired environment": ("sac --env HalfCheetah-v2", "HalfCheetah-v5"),
+    "package that is not there": ("ppo --env nopackage:Thing-v0", "nopackage"),
+    "wrong environment argument": (f"ppo {QUICK} --env_kwargs:wind 3", "env_kwargs"),
+    "continuous algorithm, discrete actions": ("sac --env CartPole-v1", "use dqn or ppo"),
+    "discrete algorithm, continuous actions": ("dqn --env Pendulum-v1", "use sac or ppo"),
+    "value without flag": ("ppo CartPole-v1", "belongs to no flag"),
+    "flag twice": ("ppo --env CartPole-v1 --env CartPole-v1", "there twice"),
+    "two values": (f"ppo {QUICK} --seed 1 2", "2 values"),
+    "dict as a number": (f"ppo {QUICK} --ac_kwargs 3", "ac_kwargs"),
+    "setting inside a number": (f"ppo {QUICK} --gamma:x 3", "only ac_kwargs and env_kwargs"),
+    "contradiction": (f"ppo {QUICK} --ac_kwargs 3 --hid [8]", "contradicts"),
+    "script's own setting": (f"ppo {QUICK} --resume True", "in a script"),
+    "device that is not there": (f"ppo {QUICK} --device cuda:7", "device"),
+    "device that is none": (f"ppo {QUICK} --device gpu", "device='cpu' always works"),
+    "too few steps": (f"ppo {QUICK} --num_envs 65", "steps_per_epoch is 64"),
+    "negative seed": (f"ppo {QUICK} --seed -1", "seed wants a whole number from 0"),
+    "resume nothing": ("resume nowhere", "no folder nowhere"),
+    "watch nothing": ("watch nowhere", "no folder nowhere"),
+    "plot nothing": ("plot nowhere", "nowhere"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_words(case, folder, capsys):
+    words, expected = WRONG[case]
+    spinup(*words.split(), expect=2)
+    error = capsys.readouterr().err
+    assert expected in error
+    assert error.startswith("spinup: ")
+    assert "Traceback" not in error
+    assert len(error) < 500
+    assert not list(folder.glob("data/**/progress.txt"))  # it did not begin
+
+
+def test_argparse_mistakes_end_with_2_as_well(folder, capsys):
+    for words in ("resume", "watch x --episodes many", "plot x --band wide"):
+        spinup(*words.split(), expect=2)
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def run_folder(folder, name="cmd_ppo"):
+    return folder / "data" / name / f"{name}_s0"
+
+
+def files(folder):
+    return {p: p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+
+
+def test_the_same_command_leaves_a_finished_run_alone(folder, capsys):
+    spinup("ppo", *QUICK.split())
+    before = files(run_folder(folder))
+    spinup("ppo", *QUICK.split())
+    assert "is finished: 1 epochs are done" in capsys.readouterr().out
+    assert files(run_folder(folder)) == before
+    spinup("resume", run_folder(folder))
+    assert "is finished" in capsys.readouterr().out
+    assert files(run_folder(folder)) == before
+
+
+def test_other_settings_for_the_same_folder_are_refused(folder, capsys):
+    spinup("ppo", *QUICK.split())
+    before = files(run_folder(folder))
+    spinup("ppo", *QUICK.split(), "--gamma", 0.9, "--hid", "[8]", "--num_envs", 2, expect=2)
+    error = capsys.readouterr().err
+    for difference in ("gamma is 0.99 there, 0.9 here", "hidden_sizes", "num_envs is 1 there"):
+        assert difference in error
+    spinup("dqn", *QUICK.split()[:6], "--exp_name", "cmd_ppo", expect=2)
+    assert "algorithm is 'ppo_pytorch' there, 'dqn_pytorch' here" in capsys.readouterr().err
+    assert files(run_folder(folder)) == before
+
+
+def test_overwrite_starts_anew(folder, capsys):
+    spinup("ppo", *QUICK.split())
+    spinup("ppo", *QUICK.split(), "--gamma", 0.9, "--overwrite")
+    assert json.loads((run_folder(folder) / "config.json").read_text())["gamma"] == 0.9
+    assert (run_folder(folder) / "progress.txt").read_text().count("\n") == 2
+
+
+def test_a_larger_number_of_epochs_extends_a_run(folder, capsys):
+    spinup("ppo", *QUICK.split())
+    spinup("resume", run_folder(folder), "--epochs", 3)
+    spinup("ppo", *QUICK.replace("--epochs 1", "--epochs 4").split())
+    whole = QUICK.replace("--epochs 1", "--epochs 4").split()
+    spinup("ppo", *whole, "--exp_name", "whole")
+    tables = [
+        (run_folder(folder, name) / "progress.txt").read_text().splitlines()
+        for name in ("cmd_ppo", "whole")
+    ]
+    time = tables[0][0].split("\t").index("Time")
+    extended, unbroken = ([r.split("\t")[:time] for r in table] for table in tables)
+    assert extended == unbroken
+    assert len(extended) == 5
+
+
+def test_a_folder_that_cannot_be_written(folder, capsys):
+    (folder / "file").write_text("in the way")
+    spinup("ppo", *QUICK.split(), "--data_dir", folder / "file", expect=2)
+    assert "Cannot write to" in capsys.readouterr().err
+    assert (folder / "file").read_text() == "in the way"
+
+
+def test_a_run_of_another_library_is_not_touched(folder, capsys):
+    run_folder(folder).mkdir(parents=True)
+    (run_folder(folder) / "progress.txt").write_text("Epoch\tAverageEpRet\n0\t1\n1\t2\n")
+    before = files(run_folder(folder))
+    spinup("ppo", *QUICK.split(), expect=2)
+    assert "no checkpoint" in capsys.readouterr().err
+    after = {path: data for path, data in files(run_folder(folder)).items() if path.name != ".lock"}
+    assert after == before
+
+
+def test_a_script_moves_the_older_run_aside(folder, capsys):
+    from spinup import ppo_pytorch
+    from spinup.parts.envs import EnvMaker
+
+    settings = dict(steps_per_epoch=64, epochs=1, train_pi_iters=1, train_v_iters=1)
+    where = dict(output_dir=str(folder / "run"))
+    ppo_pytorch(EnvMaker("CartPole-v1"), logger_kwargs=where, **settings)
+    first = (folder / "run" / "progress.txt").read_bytes()
+    ppo_pytorch(EnvMaker("CartPole-v1"), logger_kwargs=where, seed=1, **settings)
+    assert "older_runs/1" in capsys.readouterr().out
+    assert (folder / "run" / "older_runs" / "1" / "progress.txt").read_bytes() == first
+    assert (folder / "run" / "progress.txt").read_bytes() != first
+
+
+def test_two_processes_cannot_train_in_one_folder(folder, capsys):
+    spinup("ppo", *QUICK.split())
+    where = run_folder(folder)
+    hold = f"claim({str(where)!r}); print('held', flush=True); input()"
+    hold = f"from spinup.parts.checkpoint import claim; {hold}"
+    other = subprocess.Popen(
+        [sys.executable, "-c", hold],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+    )
+    assert other.stdout.readline() == b"held\n"
+    spinup("resume", where, "--epochs", 2, expect=2)
+    other.communicate(b"\n")
+    assert "Another process is training" in capsys.readouterr().err
+
+
+def test_without_mpi_more_processes_say_what_to_install(folder):
+    program = (
+        "import sys; sys.modules['mpi4py'] = None; from spinup.run import main; "
+        f"main('ppo {QUICK} --cpu 2'.split())"
+    )
+    repository = Path(__file__).parents[1]
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=repository, capture_output=True, text=True
+    )
+    assert ended.returncode == 2
+    assert "pip install mpi4py mpich" in ended.stderr
+    one = program.replace(" --cpu 2", f" --data_dir {folder}")
+    ended = subprocess.run(
+        [sys.executable, "-c", one], cwd=repository, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_help_shows_every_setting(capsys):
+    import inspect
+
+    from spinup import sac_pytorch
+
+    spinup("sac", "--help")
+    shown = capsys.readouterr().out
+    for name, parameter in inspect.signature(sac_pytorch).parameters.items():
+        if name in ("env_fn", "actor_critic", "logger_kwargs", "resume"):
+            continue
+        (line,) = [row for row in shown.splitlines() if row.startswith(f"  --{name} ")]
+        assert len(line.split()) > 3
+        assert parameter.default is None or str(parameter.default) in line

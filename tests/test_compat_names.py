@@ -1,0 +1,226 @@
+"""Every name and signature that existing scripts rely on is there (COMPAT)."""
+
+import inspect
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from torch import nn
+
+NO_DEFAULT = inspect.Parameter.empty
+CORE_FUNCTIONS = dict(
+    mlp="sizes activation output_activation=Identity",
+    combined_shape="length shape=None",
+    count_vars="module",
+)
+SIGNATURES = {
+    "spinup.algos.pytorch.ppo.core": dict(
+        **CORE_FUNCTIONS,
+        discount_cumsum="x discount",
+        MLPCategoricalActor="obs_dim act_dim hidden_sizes activation",
+        MLPGaussianActor="obs_dim act_dim hidden_sizes activation",
+        MLPCritic="obs_dim hidden_sizes activation",
+        MLPActorCritic="observation_space action_space hidden_sizes=(64,64) activation=Tanh",
+    ),
+    "spinup.algos.pytorch.sac.core": dict(
+        **CORE_FUNCTIONS,
+        MLPQFunction="obs_dim act_dim hidden_sizes activation",
+        SquashedGaussianMLPActor="obs_dim act_dim hidden_sizes activation act_limit",
+        MLPActorCritic="observation_space action_space hidden_sizes=(256,256) activation=ReLU",
+    ),
+    "spinup.algos.pytorch.ppo.ppo": dict(
+        ppo="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
+        "epochs=50 gamma=0.99 clip_ratio=0.2 pi_lr=0.0003 vf_lr=0.001 train_pi_iters=80 "
+        "train_v_iters=80 lam=0.97 max_ep_len=1000 target_kl=0.01 logger_kwargs=None save_freq=10",
+        PPOBuffer="obs_dim act_dim size gamma=0.99 lam=0.95",
+    ),
+    "spinup.algos.pytorch.sac.sac": dict(
+        sac="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
+        "epochs=100 replay_size=1000000 gamma=0.99 polyak=0.995 lr=0.001 alpha=0.2 batch_size=100 "
+        "start_steps=10000 update_after=1000 update_every=50 num_test_episodes=10 "
+        "max_ep_len=1000 logger_kwargs=None save_freq=1",
+        ReplayBuffer="obs_dim act_dim size",
+    ),
+    "spinup.utils.logx": dict(
+        Logger="output_dir=None output_fname=progress.txt exp_name=None",
+        colorize="string color bold=False highlight=False",
+        restore_tf_graph="sess fpath",
+        **{
+            "Logger.log": "self msg color=green",
+            "Logger.log_tabular": "self key val",
+            "Logger.save_config": "self config",
+            "Logger.save_state": "self state_dict itr=None",
+            "Logger.setup_tf_saver": "self sess inputs outputs",
+            "Logger.setup_pytorch_saver": "self what_to_save",
+            "Logger.dump_tabular": "self",
+            "EpochLogger.store": "self",
+            "EpochLogger.log_tabular": "self key val=None with_min_and_max=False "
+            "average_only=False",
+            "EpochLogger.get_stats": "self key",
+        },
+    ),
+    "spinup.utils.mpi_tools": dict(
+        mpi_fork="n bind_to_core=False", msg="m string=", proc_id="", num_procs="", allreduce="",
+        broadcast="x root=0", mpi_op="x op", mpi_sum="x", mpi_avg="x",
+        mpi_statistics_scalar="x with_min_and_max=False",
+    ),
+    "spinup.utils.mpi_pytorch": dict(
+        setup_pytorch_for_mpi="", mpi_avg_grads="module", sync_params="module"
+    ),
+    "spinup.utils.serialization_utils": dict(convert_json="obj"),
+    "spinup.utils.run_utils": dict(
+        setup_logger_kwargs="exp_name seed=None data_dir=None datestamp=False",
+        call_experiment="exp_name thunk seed=0 num_cpu=1 data_dir=None datestamp=False",
+    ),
+    "spinup.utils.test_policy": dict(
+        load_policy_and_env="fpath itr=last deterministic=False",
+        load_pytorch_policy="fpath itr deterministic=False",
+        load_tf_policy="fpath itr deterministic=False",
+        run_policy="env get_action max_ep_len=None num_episodes=100 render=True",
+    ),
+    "spinup.utils.plot": dict(
+        plot_data="data xaxis=Epoch value=AverageEpRet condition=Condition1 smooth=1",
+        get_datasets="logdir condition=None",
+        get_all_datasets="all_logdirs legend=None select=None exclude=None",
+        make_plots="all_logdirs legend=None xaxis=None values=None count=False font_scale=1.5 "
+        "smooth=1 select=None exclude=None estimator=mean",
+    ),
+}  # fmt: skip
+CASES = [(module, name) for module, names in SIGNATURES.items() for name in names]
+
+
+@pytest.mark.parametrize(("module", "name"), CASES)
+def test_signature(module, name):
+    found = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    # The learners' buffers take the same arguments through *args; look at the class beneath.
+    if name in ("PPOBuffer", "ReplayBuffer"):
+        found = found.__mro__[1]
+    parameters = list(inspect.signature(found).parameters.values())
+    wanted = SIGNATURES[module][name].split()
+    for parameter, word in zip(parameters, wanted, strict=False):
+        expected, has_default, default = word.partition("=")
+        assert parameter.name == expected
+        if has_default:
+            value = getattr(parameter.default, "__name__", parameter.default)
+            assert str(value).replace(" ", "") == default
+    assert len(parameters) >= len(wanted)
+    for new in parameters[len(wanted) :]:  # what is new must not be required
+        assert new.default is not NO_DEFAULT or new.kind in (new.VAR_KEYWORD, new.VAR_POSITIONAL)
+
+
+def test_names_from_the_top():
+    import spinup
+    from spinup import EpochLogger, Logger, __version__, dqn_pytorch, ppo_pytorch, sac_pytorch
+
+    assert [f.__name__ for f in (ppo_pytorch, sac_pytorch, dqn_pytorch)] == ["ppo", "sac", "dqn"]
+    assert issubclass(EpochLogger, Logger)
+    assert __version__ == spinup.__version__
+
+
+def test_settings_of_the_user():
+    from spinup import user_config
+
+    for name in ("DEFAULT_BACKEND", "DEFAULT_DATA_DIR", "FORCE_DATESTAMP", "DEFAULT_SHORTHAND",
+                 "WAIT_BEFORE_LAUNCH"):  # fmt: skip
+        assert hasattr(user_config, name)
+
+
+OBS = Box(-np.inf, np.inf, (5,), np.float32)
+
+
+@pytest.mark.parametrize("actions", [Box(-1, 1, (2,), np.float32), Discrete(4)])
+def test_networks_of_ppo(actions):
+    from spinup.algos.pytorch.ppo import core
+
+    ac = core.MLPActorCritic(OBS, actions)
+    obs = torch.zeros(3, 5)
+    a, v, logp = ac.step(obs)
+    assert all(isinstance(x, np.ndarray) and len(x) == 3 for x in (a, v, logp))
+    assert ac.act(obs).shape == a.shape
+    pi, none = ac.pi(obs)
+    assert none is None
+    act = torch.as_tensor(a)
+    pi, logp_again = ac.pi(obs, act)
+    assert torch.allclose(logp_again, torch.as_tensor(logp), atol=1e-6)
+    assert torch.equal(ac.pi._log_prob_from_distribution(ac.pi._distribution(obs), act), logp_again)
+    one = ac.step(torch.zeros(5))  # a single observation, as the original passed it
+    assert one[1].shape == () and one[0].shape == actions.shape
+    if isinstance(actions, Box):
+        assert torch.equal(ac.pi.log_std.detach(), torch.full((2,), -0.5))
+        normal = torch.distributions.Normal(pi.loc, pi.scale).log_prob(act).sum(-1)
+        assert torch.allclose(normal, logp_again, atol=1e-5)
+
+
+def test_networks_of_sac():
+    from spinup.algos.pytorch.sac import core
+
+    low, high = np.float32([-1, 0, 10]), np.float32([1, 4, 30])
+    ac = core.MLPActorCritic(OBS, Box(low, high), hidden_sizes=(16, 16))
+    obs = torch.randn(200, 5, generator=torch.Generator().manual_seed(0)) * 50
+    a, logp = ac.pi(obs)
+    assert a.shape == (200, 3) and logp.shape == (200,)
+    assert (a >= torch.as_tensor(low)).all() and (a <= torch.as_tensor(high)).all()
+    assert (a.amin(0) < torch.as_tensor((low * 3 + high) / 4)).all()  # each dimension is used
+    assert (a.amax(0) > torch.as_tensor((low + 3 * high) / 4)).all()
+    assert ac.pi(obs, True, False)[1] is None
+    assert np.array_equal(ac.act(obs, True), ac.act(obs, True))
+    assert ac.act(obs[0]).shape == (3,)
+    assert ac.q1(obs, a).shape == ac.q2(obs, a).shape == (200,)
+    assert ac.q1(obs[0], a[0]).shape == ()
+    assert (core.LOG_STD_MAX, core.LOG_STD_MIN) == (2, -20)
+    actor = core.SquashedGaussianMLPActor(5, 2, (8,), nn.ReLU, 2.0)  # as the original made it
+    assert actor(obs)[0].abs().max() <= 2
+
+
+def test_weights_start_as_linear_layers_do():
+    from spinup.algos.pytorch.sac import core
+
+    torch.manual_seed(0)
+    ac = core.MLPActorCritic(OBS, Box(-1, 1, (2,)), hidden_sizes=(64, 64))
+    for weight, bias, inputs in zip(ac.q.weights, ac.q.biases, (7, 64, 64)):
+        bound = inputs**-0.5
+        assert bound * 0.9 < weight.abs().max() <= bound
+        assert bias.abs().max() <= bound
+    assert core.count_vars(ac.q) == 2 * (7 * 64 + 64 + 64 * 64 + 64 + 64 + 1)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "columns"),
+    [
+        ("ppo", "Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV "
+                "Entropy KL ClipFrac StopIter Time"),
+        ("sac", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi* "
+                "LossPi LossQ Time"),
+    ],
+)  # fmt: skip
+def test_columns_of_the_table(algorithm, columns, tmp_path):
+    import spinup
+    from spinup.parts.envs import EnvMaker
+
+    train = getattr(spinup, f"{algorithm}_pytorch")
+    where = dict(output_dir=str(tmp_path))
+    train(EnvMaker("Pendulum-v1"), steps_per_epoch=200, epochs=1, logger_kwargs=where)
+    spread = "Average{0} Std{0} Max{0} Min{0}"
+    wanted = [spread.format(c[:-1]) if c.endswith("*") else c for c in columns.split()]
+    wanted = " ".join(wanted).split()
+    header = (tmp_path / "progress.txt").read_text().splitlines()[0].split("\t")
+    assert header[: len(wanted)] == wanted  # what is new stands behind
+    assert (tmp_path / "pyt_save" / "model.pt").exists()
+
+
+def test_folders(tmp_path):
+    from spinup.utils.run_utils import setup_logger_kwargs
+
+    assert setup_logger_kwargs("name", 3, tmp_path) == dict(
+        output_dir=str(tmp_path / "name" / "name_s3"), exp_name="name"
+    )
+    import re
+
+    dated = setup_logger_kwargs("name", 3, tmp_path, datestamp=True)["output_dir"]
+    day, run = dated.split("/")[-2:]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d_name", day)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d-name_s3", run)

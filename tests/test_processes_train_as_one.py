@@ -1,0 +1,189 @@
+"""Several processes under MPI train one policy: same weights everywhere, one gradient for all."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import killing
+import numpy as np
+import pytest
+
+from spinup.parts.checkpoint import read_tree
+from spinup.utils.mpi_tools import mpiexec
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def under_mpiexec(program, n=2, timeout=120):
+    """Run a Python program in `n` processes."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [mpiexec(), "-n", str(n), sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_tools_agree_with_arithmetic(n):
+    program = f"""
+import numpy as np, torch
+from spinup.utils.mpi_tools import *
+from spinup.utils.mpi_pytorch import *
+rank, n = proc_id(), num_procs()
+assert n == {n}
+assert mpi_sum(1.5) == 1.5 * n
+assert np.array_equal(mpi_sum(np.arange(3) + rank), n * np.arange(3) + sum(range(n)))
+assert mpi_avg(float(rank)) == (n - 1) / 2
+assert mpi_max(float(-rank)) == 0
+mine = np.arange(10 * (rank + 1), dtype=np.float64) ** 2
+everyone = np.concatenate([np.arange(10 * (r + 1), dtype=np.float64) ** 2 for r in range(n)])
+mean, std, least, greatest = mpi_statistics_scalar(mine, with_min_and_max=True)
+assert np.allclose([mean, std], [everyone.mean(), everyone.std()], rtol=1e-12)
+assert (least, greatest) == (everyone.min(), everyone.max())
+empty = mpi_statistics_scalar([] if rank else [2.0, 4.0], with_min_and_max=True)
+assert empty == (3, 1, 2, 4)
+assert np.isnan(mpi_statistics_scalar([])).all()
+x = np.full(3, rank); broadcast(x, root=n - 1); assert (x == n - 1).all()
+assert broadcast_object(dict(rank=rank)) == dict(rank=0)
+total = np.zeros(2)
+allreduce(np.full(2, rank + 1.0), total)
+assert (total == sum(range(n + 1))).all()
+
+torch.manual_seed(rank)
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+sync_params(net)
+torch.manual_seed(0)
+whole = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+for p, q in zip(net.state_dict().values(), whole.state_dict().values()):
+    assert torch.equal(p, q)
+net.eval(), whole.eval()
+data = torch.randn(6 * n, 4, generator=torch.Generator().manual_seed(5))
+whole(data).square().mean().backward()
+net(data[6 * rank : 6 * (rank + 1)]).square().mean().backward()
+mpi_avg_grads(net)
+for p, q in zip(net.parameters(), whole.parameters()):
+    assert torch.allclose(p.grad, q.grad, rtol=1e-5, atol=1e-7)
+print("agreed")
+"""
+    ended = under_mpiexec(program, n)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("agreed") == n
+
+
+def test_one_exchange_for_all_gradients():
+    program = """
+import torch
+from spinup.utils import mpi_tools
+from spinup.utils.mpi_pytorch import mpi_avg_grads
+net = torch.nn.Sequential(*[torch.nn.Linear(3, 3) for _ in range(5)])
+net(torch.ones(2, 3)).sum().backward()
+calls = []
+world = mpi_tools._world()
+class Counting:
+    def __getattr__(self, name):
+        if name == "Allreduce": calls.append(name)
+        return getattr(world, name)
+mpi_tools._world = lambda: Counting()
+mpi_avg_grads(net)
+assert calls == ["Allreduce"], calls
+"""
+    ended = under_mpiexec(program)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("algorithm", killing.SETTINGS)
+def test_weights_are_equal_on_all_ranks_after_every_epoch(algorithm, tmp_path):
+    for epochs in (1, 2, 3):
+        command = killing.command(algorithm, tmp_path, num_envs=2, cpu=2)
+        command[command.index("--epochs") + 1] = str(epochs)
+        code, output = killing.run(command)
+        assert code == 0, output
+        folder = tmp_path / "run" / "run_s7" / "checkpoint"
+        first, second = (read_tree(folder / f"epoch{epochs}.rank{r}.npz") for r in (0, 1))
+        learned = [name for name in first if name not in ("env", "test_env", "logger", "buffer")]
+        for name in set(learned) - {"random_streams"}:
+            assert _flat(first[name]) == _flat(second[name]), name
+        obs = [state["env"]["obs"] for state in (first, second)]
+        assert not np.array_equal(*obs)  # each process has environments of its own
+
+
+def _flat(tree):
+    if isinstance(tree, dict):
+        return {key: _flat(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_flat(value) for value in tree]
+    return tree.numpy().tobytes() if hasattr(tree, "numpy") else tree
+
+
+def test_a_run_started_by_mpiexec_equals_one_that_forks(tmp_path):
+    forked = killing.command("dqn", tmp_path / "forked", cpu=2)
+    assert killing.run(forked)[0] == 0
+    launched = killing.command("dqn", tmp_path / "launched", cpu=1)
+    at = launched.index("--cpu")
+    code, output = killing.run([mpiexec(), "-n", "2", *launched[:at], *launched[at + 2 :]])
+    assert code == 0, output
+    assert killing.remains(tmp_path / "forked") == killing.remains(tmp_path / "launched")
+
+
+def test_gradient_steps_per_environment_step_stay_one(tmp_path):
+    """Two processes share the steps of an epoch, but each takes every gradient step."""
+    counts = {}
+    for cpu in (1, 2):
+        command = killing.command("dqn", tmp_path / str(cpu), num_envs=2, cpu=cpu)
+        assert killing.run(command)[0] == 0
+        (rank0,) = (tmp_path / str(cpu) / "run/run_s7/checkpoint").glob("*.rank0.npz")
+        state = read_tree(rank0)
+        counts[cpu] = int(next(iter(state["q_optimizer"]["state"].values()))["step"])
+        assert state["buffer"]["total"] == 5 * 240 // cpu
+    assert counts[1] == counts[2] == 5 * 240 - 100
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failing_rank_ends_the_job_with_its_traceback(failing):
+    program = f"""
+from spinup.utils.mpi_tools import proc_id, barrier
+if proc_id() == {failing}:
+    raise RuntimeError("the wheels came off")
+barrier()
+"""
+    began = time.time()
+    ended = under_mpiexec(program, timeout=60)
+    assert ended.returncode != 0
+    assert "RuntimeError: the wheels came off" in ended.stderr
+    assert time.time() - began < 50  # it did not hang
+
+
+def test_a_mistake_of_the_user_is_told_once(tmp_path):
+    command = killing.command("ppo", tmp_path, cpu=2)
+    code, output = killing.run([*command, "--ac_kwargs:width", "3"])
+    assert code == 2
+    assert output.count("no setting 'width'") == 1
+    assert "Traceback" not in output
+
+
+def test_call_experiment_with_two_processes(tmp_path):
+    """A function of the script itself travels to processes of its own."""
+    program = f"""
+from spinup import ppo_pytorch
+from spinup.utils.run_utils import call_experiment
+def thunk(**kwargs):
+    ppo_pytorch(**kwargs)
+if __name__ == "__main__":
+    call_experiment("called", thunk, seed=3, num_cpu=2, data_dir={str(tmp_path)!r},
+        env_name="CartPole-v1", epochs=1, steps_per_epoch=100, train_pi_iters=1, train_v_iters=1)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    ended = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    folder = tmp_path / "called" / "called_s3"
+    assert len(list(folder.glob("checkpoint/epoch1.rank*.npz"))) == 2
+    assert (folder / "progress.txt").read_text().count("\n") == 2
