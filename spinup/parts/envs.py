@@ -155,7 +155,10 @@ def describe_env(env) -> dict:
     spec = env.spec
     if not isinstance(spec, EnvSpec):  # made by a function, or by the old Gym
         return dict(id=None, made_by=str(env.unwrapped))
-    wrappers = [dict(name=w.entry_point, kwargs=w.kwargs) for w in spec.additional_wrappers]
+    wrappers = [
+        dict(name=w.entry_point, kwargs=None if w.kwargs is None else _arrays_marked(w.kwargs))
+        for w in spec.additional_wrappers
+    ]
     return dict(
         id=spec.id,
         kwargs=dict(spec.kwargs),
@@ -165,6 +168,43 @@ def describe_env(env) -> dict:
         reward_threshold=spec.reward_threshold,
         nondeterministic=spec.nondeterministic,
     )
+
+
+def _arrays_marked(kwargs):
+    """Arguments in which an array can be told from a list once it is JSON."""
+    is_array = {key: isinstance(value, np.ndarray) for key, value in kwargs.items()}
+    return {
+        key: dict(array=value.tolist(), dtype=value.dtype.name) if is_array[key] else value
+        for key, value in kwargs.items()
+    }
+
+
+def env_from_description(saved: dict, render_mode=None) -> gym.Env:
+    """Make an environment again from what `describe_env` kept of it.
+
+    Only registered environments and Gymnasium's own wrappers are made: what a file says may name
+    no other code.
+    """
+    kwargs = {**(saved.get("kwargs") or {}), "render_mode": render_mode}
+    limit = saved.get("max_episode_steps")
+    env = make_env(
+        saved["id"], **kwargs, **({} if limit is None else dict(max_episode_steps=limit))
+    )
+    for wrapper in saved.get("wrappers") or []:
+        known = re.fullmatch(r"gymnasium\.wrappers\.[\w.]+:(\w+)", str(wrapper.get("name")))
+        if not known or wrapper.get("kwargs") is None:
+            raise UserError(
+                f"The run's environment was wrapped in {wrapper.get('name')}, which is made only "
+                "by you: load_policy_and_env(..., env_fn=your_function)."
+            )
+        arguments = {
+            key: np.array(value["array"], value["dtype"])
+            if isinstance(value, dict) and value.keys() == {"array", "dtype"}
+            else value
+            for key, value in wrapper["kwargs"].items()
+        }
+        env = getattr(gym.wrappers, known[1])(env, **arguments)
+    return env
 
 
 class VectorEnv:

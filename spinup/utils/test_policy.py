@@ -38,9 +38,7 @@ def load_policy_and_env(
 
 def make_run_env(folder, env_fn=None, render_mode=None):
     """Make a run's environment again from the id and arguments its config.json holds."""
-    import gymnasium as gym
-
-    from spinup.parts.envs import adopt, make_env
+    from spinup.parts.envs import adopt, env_from_description
     from spinup.utils.run_utils import trusted_env_name
 
     if env_fn is not None:
@@ -51,17 +49,8 @@ def make_run_env(folder, env_fn=None, render_mode=None):
             f"{folder} does not say how its environment is made. Pass it: "
             "load_policy_and_env(..., env_fn=your_function), or --env ID."
         )
-    kwargs = {**(saved.get("kwargs") or {}), "render_mode": render_mode}
-    env = make_env(trusted_env_name(saved["id"], None), **kwargs)
-    for wrapper in saved.get("wrappers") or []:
-        known = re.fullmatch(r"gymnasium\.wrappers\.[\w.]+:(\w+)", str(wrapper.get("name")))
-        if not known or wrapper.get("kwargs") is None:
-            raise UserError(
-                f"The run's environment was wrapped in {wrapper.get('name')}, which is made only "
-                "by you: load_policy_and_env(..., env_fn=your_function)."
-            )
-        env = getattr(gym.wrappers, known[1])(env, **wrapper["kwargs"])
-    return adopt(env)
+    trusted_env_name(saved["id"], None)
+    return adopt(env_from_description(saved, render_mode))
 
 
 def load_pytorch_policy(fpath, itr="last", deterministic=False, actor_critic=None):

@@ -1,0 +1,41 @@
+"""Draw the learning curve that stands in each algorithm's README: five seeds of a small task.
+
+    python benchmarks/curves.py [ALGORITHM …]
+
+The runs are kept in data/curves and are not trained twice.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+FAST_PPO = (
+    "--num_envs 8 --pi_lr 1e-3 --vf_lr 3e-3 --lam 0.95 --target_kl 0.02 --train_pi_iters 10 "
+    "--train_v_iters 10 --minibatch_size 250"
+)
+TASKS = dict(
+    ppo=f"--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 {FAST_PPO}",
+    sac="--env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --start_steps 500 "
+    "--update_after 500 --hid [64,64]",
+    dqn="--env CartPole-v1 --epochs 25 --steps_per_epoch 2000",
+)
+
+
+def main(algorithms):
+    folder = REPOSITORY / "data" / "curves"
+    for algorithm in algorithms:
+        for seed in range(5):
+            words = f"{algorithm} {TASKS[algorithm]} --seed {seed} --exp_name {algorithm}".split()
+            spinup("run", *words, "--data_dir", folder)
+        curve = REPOSITORY / "spinup" / "algos" / "pytorch" / algorithm / "curve.svg"
+        spinup("utils.plot", folder / algorithm, "-o", curve)
+
+
+def spinup(module, *words):
+    command = [sys.executable, "-m", f"spinup.{module}", *map(str, words)]
+    subprocess.run(command, check=True, cwd=REPOSITORY)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or TASKS)
