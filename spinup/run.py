@@ -1,6 +1,7 @@
 """The command line: `spinup CMD …`, or `python -m spinup.run CMD …`."""
 
 import argparse
+import os
 import sys
 
 import spinup
@@ -55,7 +56,7 @@ def resume(argv):
 def watch(argv):
     from spinup.utils import test_policy
 
-    test_policy.main(argv, default_episodes=5)
+    test_policy.main(argv, "spinup watch", episodes=5)
 
 
 def test_policy(argv):
@@ -92,52 +93,40 @@ def dispatch(argv):
     elif command in algorithms:
         from spinup.utils.run_utils import train_from_flags
 
-        if "--help" not in rest and "-h" not in rest:
-            _check_early(rest)
-        train_from_flags(getattr(spinup, algorithms[command]), rest)
+        train_from_flags(lambda: getattr(spinup, algorithms[command]), rest)
     else:
         near = did_you_mean(command, [*algorithms, *COMMANDS])
         raise UserError(f"spinup has no command {command!r}.{near} See: spinup help")
 
 
-def _check_early(argv):
-    """Mistakes in the flags themselves, before PyTorch takes its second to load."""
-    from spinup.utils import flags
-
-    flags.single_values(flags.parse(argv))
-
-
 def guarded(work):
     """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2."""
+    from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs, proc_id
     from spinup.utils.run_utils import Finished
 
+    listen_for_interrupts()
     try:
         work()
     except UserError as error:
-        _end(f"spinup: {error}", 2)
+        abort(2, f"spinup: {error}")
+    except MemoryError as error:
+        abort(2, f"spinup: There is not enough memory ({error}). Try a smaller replay_size.")
     except Finished as news:
-        from spinup.utils.mpi_tools import proc_id
-
         if proc_id() == 0:
             print(news)
     except KeyboardInterrupt as stopped:
-        _end(str(stopped) or "Stopped at once. The last whole epoch is saved; resume goes on.", 130)
+        abort(130, str(stopped) or "Stopped.")
     except BrokenPipeError:  # the reader of our output has gone
         sys.stderr.close()
-
-
-def _end(message, code):
-    from spinup.utils.mpi_tools import abort, proc_id, under_launcher
-
-    if not under_launcher():
-        print(message, file=sys.stderr)
-        sys.exit(code)
-    if proc_id() == 0:
-        print(message, file=sys.stderr)
-    abort(code)
+        abort(1)
+    except SystemExit as ended:
+        if ended.code and num_procs() > 1:
+            abort(ended.code if isinstance(ended.code, int) else 1)
+        raise
 
 
 def main(argv=None):
+    sys.path.append(os.getcwd())  # where a user's own environments may be, for --env module:Id
     guarded(lambda: dispatch(sys.argv[1:] if argv is None else argv))
 
 

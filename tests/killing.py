@@ -121,8 +121,9 @@ def set_trap(kill_at):
             nonlocal left
             left -= 1
             if left == 0:
-                if place == "torn" and isinstance(args[0], int):  # half of what was written
-                    os.ftruncate(args[0], os.fstat(args[0]).st_size // 2)
+                if place == "torn":  # a part of what was last written is missing
+                    size, name = os.fstat(args[0]).st_size, os.readlink(f"/proc/self/fd/{args[0]}")
+                    os.ftruncate(args[0], size - 5 if name.endswith(".rows") else size // 2)
                 os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **kwargs)
 

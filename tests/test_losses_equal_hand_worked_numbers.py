@@ -364,10 +364,10 @@ def test_dqn_loss_pulls_only_at_the_actions_that_were_taken():
     ("step", "share"), [(0, 1.0), (25, 0.775), (50, 0.55), (100, 0.1), (101, 0.1), (10**6, 0.1)]
 )
 def test_exploration_falls_on_a_straight_line_then_stays(step, share):
-    found = dqn.exploration(step, epsilon_start=1.0, epsilon_end=0.1, epsilon_steps=100)
+    found = dqn.exploration(step, start=1.0, end=0.1, steps=100)
     assert found == pytest.approx(share)
 
 
 def test_exploration_without_a_slope_is_at_its_end_from_the_start():
-    found = dqn.exploration(0, epsilon_start=1.0, epsilon_end=0.1, epsilon_steps=0)
+    found = dqn.exploration(0, start=1.0, end=0.1, steps=0)
     assert found == pytest.approx(0.1)

@@ -105,10 +105,14 @@ def test_each_sac_step_moves_its_own_networks_only(watch, alpha):
 @pytest.mark.parametrize("polyak", [0.995, 0.5, 0.0, 1.0])
 def test_the_sac_target_goes_the_rest_of_polyak_of_the_way(polyak):
     learner = sac_learner()
-    before = deepcopy(list(learner.target.parameters()))
+    of = sac_core.q_parameters
+    before, policy = deepcopy(of(learner.target)), deepcopy(learner.target.pi.state_dict())
     sac.update(learner, transitions(), gamma=0.99, polyak=polyak, target_entropy=-2)
-    for old, new, aim in zip(before, learner.target.parameters(), learner.ac.parameters()):
+    for old, new, aim in zip(before, of(learner.target), of(learner.ac), strict=True):
+        assert not torch.equal(old, aim)
         torch.testing.assert_close(new, old + (1 - polyak) * (aim - old), rtol=1e-6, atol=1e-7)
+    for key, old in policy.items():  # nobody asks the slow copy what to do
+        assert torch.equal(learner.target.pi.state_dict()[key], old)
 
 
 def test_the_policy_step_leaves_no_gradient_in_the_critics():
@@ -360,7 +364,7 @@ def test_polyak_average_by_hand():
         for p, q in zip(source.parameters(), target.parameters()):
             p.fill_(10.0)
             q.fill_(20.0)
-    polyak_average(source, target, 0.75)
+    polyak_average(source.parameters(), target.parameters(), 0.75)
     assert [p.item() for p in target.parameters()] == [17.5, 17.5]
     assert [p.item() for p in source.parameters()] == [10.0, 10.0]
 

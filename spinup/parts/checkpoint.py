@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import shlex
 import signal
 import sys
 import threading
@@ -18,6 +19,7 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 from spinup.utils.errors import UserError
+from spinup.utils.logx import cannot_write
 from spinup.utils.mpi_tools import barrier, broadcast_object, mpi_max, num_procs, proc_id
 from spinup.utils.serialization_utils import read_json, write_json, write_whole
 
@@ -54,27 +56,33 @@ class Checkpoint:
                 yield epoch
                 self.save(epoch + 1)
                 if mpi_max(float(self.interrupts)) and epoch + 1 < epochs:
-                    raise Stopped(
-                        f"Stopped after {epoch + 1} of {epochs} epochs; all is saved. "
-                        f"Go on with: spinup resume {self.run_folder}"
-                    )
+                    if "logger" in self.parts:
+                        self.parts["logger"].save_state({})  # the agent as it is now, to be watched
+                    self._stop(f"Stopped after {epoch + 1} of {epochs} epochs; all is saved.")
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+            for part in self.parts.values():
+                if hasattr(part, "close"):
+                    part.close()
             release(self.run_folder)
+
+    def _stop(self, what):
+        folder = shlex.quote(str(self.run_folder))
+        raise Stopped(f"{what} Go on with: spinup resume {folder} (in a script: resume=True)")
 
     def _listen(self):
         """Take over the signals of Ctrl-C; gives what handled them before."""
         if threading.current_thread() is not threading.main_thread():
             return {}
         # mpi_fork passes Ctrl-C on as SIGUSR1.
-        numbers = [signal.SIGINT] + [signal.SIGUSR1] * (num_procs() > 1)
+        numbers = [signal.SIGINT, signal.SIGUSR1] if num_procs() > 1 else [signal.SIGINT]
         return {number: signal.signal(number, self._interrupted) for number in numbers}
 
     def _interrupted(self, *_):
         self.interrupts += 1
         if self.interrupts > 1:
-            raise KeyboardInterrupt
+            self._stop("Stopped at once. The epochs before this one are saved.")
         if proc_id() == 0:
             print(
                 f"\nCtrl-C: finishing this epoch ({time.time() - self.epoch_began:.0f} s old), "
@@ -84,6 +92,15 @@ class Checkpoint:
 
     def save(self, epoch: int):
         """Save every part; after this the run can be killed without losing this epoch."""
+        try:
+            self._save(epoch)
+        except OSError as error:
+            raise UserError(
+                f"The checkpoint of epoch {epoch} could not be written to {self.folder} "
+                f"({error.strerror}); the one before it is whole. Make room, then resume."
+            )
+
+    def _save(self, epoch):
         self.folder.mkdir(parents=True, exist_ok=True)
         logs = {n: part for n, part in self.parts.items() if hasattr(part, "append_log")}
         for name, part in logs.items():
@@ -108,7 +125,7 @@ class Checkpoint:
         if latest["num_procs"] != num_procs():
             raise UserError(
                 f"{self.run_folder} was trained by {latest['num_procs']} process(es), not "
-                f"{num_procs()}: resume it with --cpu {latest['num_procs']}."
+                f"{num_procs()}. Start as many again."
             )
         state = read_tree(self._file(latest["epoch"]))
         try:
@@ -148,16 +165,13 @@ _locks = {}  # the run folders that this process has claimed
 def claim(run_folder):
     """Keep other processes from training in the same folder at the same time."""
     folder = Path(run_folder).resolve()
-    if proc_id() != 0 or folder in _locks:
+    if folder in _locks:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / ".lock", "w")
     except OSError as error:
-        raise UserError(
-            f"Cannot write to {folder} ({error.strerror}). "
-            "Choose another folder with --data_dir, or logger_kwargs in a script."
-        )
+        raise cannot_write(folder, error)
     patience = time.time() + 5  # a process that was killed a moment ago may still be ending
     while fcntl is not None:
         try:
@@ -183,7 +197,10 @@ def random_streams() -> dict:
     kind, keys, *rest = np.random.get_state()
     streams = dict(numpy=[kind, keys, *rest], python=list(random.getstate()))
     if "torch" in sys.modules:
-        streams["torch"] = sys.modules["torch"].get_rng_state()
+        torch = sys.modules["torch"]
+        streams["torch"] = torch.get_rng_state()
+        if torch.cuda.is_initialized():
+            streams["cuda"] = torch.cuda.get_rng_state_all()
     return streams
 
 
@@ -195,6 +212,8 @@ def set_random_streams(streams: dict):
         import torch
 
         torch.set_rng_state(streams["torch"])
+        if "cuda" in streams:
+            torch.cuda.set_rng_state_all(streams["cuda"])
 
 
 def write_tree(path: Path, tree):

@@ -1,6 +1,7 @@
 """Environments: n copies stepped together, each restarted the moment its episode ends."""
 
 import inspect
+import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,16 @@ REGISTERED_ON_DEMAND = (
 )
 # What is missing when one of Gymnasium's own environments cannot be made.
 EXTRA_OF_ENTRY_POINT = (("mujoco", "mujoco"), ("box2d", "box2d"), ("robotics", "robotics"))
+
+
+# Gymnasium's wrappers that may be put around an environment because a file says so: those without
+# a memory of earlier episodes, and that touch nothing outside.
+REBUILT_WRAPPERS = {
+    "AtariPreprocessing", "ClipAction", "ClipReward", "DelayObservation", "DtypeObservation",
+    "FilterObservation", "FlattenObservation", "FrameStackObservation", "GrayscaleObservation",
+    "MaxAndSkipObservation", "RescaleAction", "RescaleObservation", "ReshapeObservation",
+    "ResizeObservation", "StickyAction", "TimeAwareObservation", "TimeLimit",
+}  # fmt: skip
 
 
 class Step(NamedTuple):
@@ -90,7 +101,7 @@ def find_spec(env_name: str):
 
 def _register(package, extra, env_name):
     level = gym.logger.min_level
-    gym.logger.set_level(gym.logger.ERROR)  # notices about environments nobody asked for
+    gym.logger.min_level = gym.logger.ERROR  # notices about environments nobody asked for
     try:
         gym.register_envs(__import__(package))
     except ImportError:
@@ -98,7 +109,7 @@ def _register(package, extra, env_name):
             f"{env_name} needs a package that is not installed: pip install 'spinup[{extra}]'"
         )
     finally:
-        gym.logger.set_level(level)
+        gym.logger.min_level = level
 
 
 def _other_versions(env_name):
@@ -156,8 +167,7 @@ def describe_env(env) -> dict:
     if not isinstance(spec, EnvSpec):  # made by a function, or by the old Gym
         return dict(id=None, made_by=str(env.unwrapped))
     wrappers = [
-        dict(name=w.entry_point, kwargs=None if w.kwargs is None else _arrays_marked(w.kwargs))
-        for w in spec.additional_wrappers
+        dict(name=w.entry_point, kwargs=_for_json(w.kwargs)) for w in spec.additional_wrappers
     ]
     return dict(
         id=spec.id,
@@ -170,13 +180,18 @@ def describe_env(env) -> dict:
     )
 
 
-def _arrays_marked(kwargs):
-    """Arguments in which an array can be told from a list once it is JSON."""
-    is_array = {key: isinstance(value, np.ndarray) for key, value in kwargs.items()}
-    return {
+def _for_json(kwargs):
+    """Arguments in which an array can be told from a list; None where JSON cannot hold them."""
+    is_array = {key: isinstance(value, np.ndarray) for key, value in (kwargs or {}).items()}
+    marked = {
         key: dict(array=value.tolist(), dtype=value.dtype.name) if is_array[key] else value
-        for key, value in kwargs.items()
+        for key, value in (kwargs or {}).items()
     }
+    try:
+        json.dumps(marked)
+    except (TypeError, ValueError):
+        return None
+    return None if kwargs is None else marked
 
 
 def env_from_description(saved: dict, render_mode=None) -> gym.Env:
@@ -191,11 +206,11 @@ def env_from_description(saved: dict, render_mode=None) -> gym.Env:
         saved["id"], **kwargs, **({} if limit is None else dict(max_episode_steps=limit))
     )
     for wrapper in saved.get("wrappers") or []:
-        known = re.fullmatch(r"gymnasium\.wrappers\.[\w.]+:(\w+)", str(wrapper.get("name")))
-        if not known or wrapper.get("kwargs") is None:
+        name = str(wrapper.get("name")).rpartition(":")[2]
+        if name not in REBUILT_WRAPPERS or wrapper.get("kwargs") is None:
             raise UserError(
-                f"The run's environment was wrapped in {wrapper.get('name')}, which is made only "
-                "by you: load_policy_and_env(..., env_fn=your_function)."
+                f"The run's environment was wrapped in {wrapper.get('name')}, which is not made "
+                "again from a file. Make it yourself: load_policy_and_env(..., env_fn=…)."
             )
         arguments = {
             key: np.array(value["array"], value["dtype"])
@@ -203,8 +218,19 @@ def env_from_description(saved: dict, render_mode=None) -> gym.Env:
             else value
             for key, value in wrapper["kwargs"].items()
         }
-        env = getattr(gym.wrappers, known[1])(env, **arguments)
+        try:
+            env = getattr(gym.wrappers, name)(env, **arguments)
+        except Exception as error:  # whatever wrong arguments lead to
+            raise UserError(f"The wrapper {name} in config.json cannot be made again ({error}).")
     return env
+
+
+def within_space(space, actions) -> np.ndarray:
+    """One action per row as an environment takes it: inside the box, or counted from `start`."""
+    if isinstance(space, Box):
+        actions = np.asarray(actions, space.dtype).reshape(-1, *space.shape)
+        return np.minimum(np.maximum(actions, space.low), space.high)
+    return np.asarray(actions).reshape(-1) + space.start
 
 
 class VectorEnv:
@@ -240,8 +266,21 @@ class VectorEnv:
         # A seed for every episode, not one for all: then also a simulator that keeps its
         # randomness to itself begins an episode the same way twice.
         self.episode_seeds[i] = int(self.seeds[i].integers(2**31))
-        self.obs[i] = self.envs[i].reset(seed=self.episode_seeds[i])[0]
+        self.obs[i] = self._reset(i)
         self.actions[i], self.returns[i], self.lengths[i] = [], 0, 0
+
+    def _reset(self, i):
+        """The first observation of the episode that this environment's seed stands for."""
+        try:
+            obs, _ = self.envs[i].reset(seed=self.episode_seeds[i])
+        except TypeError as error:
+            if "unexpected keyword argument 'seed'" not in str(error):
+                raise
+            raise UserError(
+                f"{self.envs[i].unwrapped} does not take reset(seed=…, options=…). "
+                "Bring it up to Gymnasium, or derive it from the old gym.Env."
+            )
+        return obs
 
     def sample_actions(self) -> np.ndarray:
         """A random action for each environment: a number counted from 0, or a flat vector."""
@@ -250,24 +289,16 @@ class VectorEnv:
             return samples.reshape(len(self), -1)
         return samples - self.action_space.start
 
-    def _within_bounds(self, actions):
-        """Actions as the environments take them: inside the box, or counted from `start`."""
-        space = self.action_space
-        if isinstance(space, Box):
-            actions = np.asarray(actions, space.dtype).reshape(len(self), *space.shape)
-            return np.minimum(np.maximum(actions, space.low), space.high)
-        return np.asarray(actions).reshape(len(self)) + space.start
-
     def step(self, actions) -> Step:
         """Step every environment; a continuous action outside its bounds is moved to them."""
         n = len(self)
-        actions = self._within_bounds(actions)
+        actions = within_space(self.action_space, actions)
         obs2 = np.empty((n, *self.observation_space.shape), self.obs_dtype)
         rew, terminated = np.empty(n, np.float32), np.empty(n, bool)
         truncated, ended, episodes = np.empty(n, bool), [], []
         self.lengths += 1
         for i, env in enumerate(self.envs):
-            self.actions[i].append(actions[i])
+            self.actions[i].append(actions[i].copy())  # an environment may write into its own
             result = env.step(actions[i])
             if len(result) != 5:
                 raise UserError(
@@ -276,7 +307,7 @@ class VectorEnv:
                 )
             obs2[i], reward, terminated[i], timeout, _ = result
             rew[i], truncated[i] = reward, timeout or self.lengths[i] >= self.max_ep_len
-            self.returns[i] += reward
+            self.returns[i] += float(reward)
             if terminated[i] or truncated[i]:
                 ended.append(i)
                 episodes.append((float(self.returns[i]), int(self.lengths[i])))
@@ -309,7 +340,7 @@ class VectorEnv:
             self.seeds[i].bit_generator.state = state["seeds"][i]
             self.episode_seeds[i], self.actions[i] = state["episode_seeds"][i], []
             self.returns[i], self.lengths[i] = state["returns"][i], state["lengths"][i]
-            if not self._replay(i, state["actions"][i], state["obs"][i]):
+            if not self._replay(i, state["actions"][i], state["obs"][i], state["returns"][i]):
                 print(
                     f"Environment {i} did not come back to where it was when its actions were "
                     "played again, for it has randomness or memory of its own. It begins a new "
@@ -317,16 +348,16 @@ class VectorEnv:
                 )
                 self._begin_episode(i)
 
-    def _replay(self, i, actions, obs) -> bool:
-        """Play an episode again up to where it was; tells whether that led to `obs`."""
-        self.obs[i], over = self.envs[i].reset(seed=self.episode_seeds[i])[0], False
+    def _replay(self, i, actions, obs, ep_ret) -> bool:
+        """Play an episode again up to where it was; tells whether that led to the same place."""
+        self.obs[i], over, total = self._reset(i), False, 0.0
         for action in actions:
             if over:
                 return False
             self.actions[i].append(action)
-            self.obs[i], _, terminated, truncated, _ = self.envs[i].step(action)
-            over = terminated or truncated
-        return not over and self.obs[i].tobytes() == obs.tobytes()
+            self.obs[i], reward, terminated, truncated, _ = self.envs[i].step(action.copy())
+            over, total = terminated or truncated, total + float(reward)
+        return not over and total == ep_ret and self.obs[i].tobytes() == obs.tobytes()
 
 
 def play(env: VectorEnv, policy, episodes: int):

@@ -17,7 +17,7 @@ def gradient_step(optimizer, loss, max_grad_norm=None):
 
     max_grad_norm: a longer gradient (over all parameters together) is shortened to this
     """
-    params = [p for group in optimizer.param_groups for p in group["params"]]
+    params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
     optimizer.zero_grad()
     loss.backward(inputs=params)
     average_gradients(params)
@@ -28,8 +28,8 @@ def gradient_step(optimizer, loss, max_grad_norm=None):
 
 @torch.no_grad()
 def polyak_average(source, target, rho):
-    """target <- rho * target + (1 - rho) * source, in one call for all parameters."""
-    torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), 1 - rho)
+    """target <- rho * target + (1 - rho) * source, for lists of parameters, in one call."""
+    torch._foreach_lerp_(list(target), list(source), 1 - rho)
 
 
 def to_tensor(x, device="cpu"):

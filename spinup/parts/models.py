@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 import spinup
-from spinup.parts.networks import activation_by_name
+from spinup.parts.networks import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import convert_json, write_whole
 
@@ -33,7 +33,7 @@ def build(actor_critic, observation_space, action_space, ac_kwargs=None, device=
         for key in ac_kwargs:
             if key not in known:
                 raise UserError(
-                    f"{actor_critic.__name__} has no setting {key!r}; ac_kwargs may hold "
+                    f"{_dotted_name(actor_critic)} has no setting {key!r}; ac_kwargs may hold "
                     f"{', '.join(list(known)[2:])}."
                 )
     if "activation" in ac_kwargs:
@@ -42,12 +42,18 @@ def build(actor_critic, observation_space, action_space, ac_kwargs=None, device=
         ac_kwargs["hidden_sizes"] = layer_sizes(ac_kwargs["hidden_sizes"])
     network = actor_critic(observation_space, action_space, **ac_kwargs).to(device_by_name(device))
     network.architecture = dict(
-        network=f"{actor_critic.__module__}.{actor_critic.__qualname__}",
+        network=_dotted_name(actor_critic),
         observation_space=space_to_json(observation_space),
         action_space=space_to_json(action_space),
         ac_kwargs=convert_json(ac_kwargs),
     )
     return network
+
+
+def _dotted_name(actor_critic):
+    """Where a class or a function is to be found; a partial one goes by what is inside."""
+    named = getattr(actor_critic, "func", actor_critic)
+    return f"{named.__module__}.{getattr(named, '__qualname__', type(named).__qualname__)}"
 
 
 def layer_sizes(sizes):
@@ -140,7 +146,10 @@ def load_model(path: Path, actor_critic=None) -> nn.Module:
                 "load_policy_and_env(..., actor_critic=YourClass)."
             )
         spaces = [space_from_json(architecture[k]) for k in ("observation_space", "action_space")]
-        network = build(network_class, *spaces, architecture["ac_kwargs"])
+        ac_kwargs = architecture["ac_kwargs"]
+        if actor_critic is not None and ac_kwargs.get("activation") not in KNOWN_ACTIVATIONS:
+            ac_kwargs.pop("activation", None)  # the user's own, which a file cannot name
+        network = build(network_class, *spaces, ac_kwargs)
         network.load_state_dict(weights)
     except UserError:
         raise

@@ -14,6 +14,7 @@ from spinup.utils.errors import UserError, did_you_mean
 
 __all__ = ["combined_shape", "discount_cumsum"]  # NumPy's, but looked for among the networks
 
+KNOWN_ACTIVATIONS = (*nn.modules.activation.__all__, "Identity")
 LOG_STD_MAX = 2
 LOG_STD_MIN = -20
 
@@ -35,12 +36,13 @@ def count_vars(module):
 def activation_by_name(name):
     """The activation that a name like 'torch.nn.ELU', 'nn.ELU' or 'ELU' means; others are kept."""
     if not isinstance(name, str):
+        if not callable(name):
+            raise UserError(f"{name!r} is no activation. Try torch.nn.Tanh or torch.nn.ReLU.")
         return name
-    known = nn.modules.activation.__all__ + ["Identity"]
     prefix, _, short = name.rpartition(".")
-    if short not in known or prefix not in ("", "nn", "torch.nn"):
+    if short not in KNOWN_ACTIVATIONS or prefix not in ("", "nn", "torch.nn"):
         raise UserError(
-            f"{name!r} is not an activation of torch.nn.{did_you_mean(short, known)} "
+            f"{name!r} is not an activation of torch.nn.{did_you_mean(short, KNOWN_ACTIVATIONS)} "
             "Try torch.nn.Tanh, torch.nn.ReLU or torch.nn.ELU."
         )
     return getattr(nn, short)
@@ -176,31 +178,43 @@ def _stacked(groups):
     return nn.ParameterList([nn.Parameter(torch.stack(same).detach().clone()) for same in groups])
 
 
-class Member:
+class Member(nn.Module):
     """One critic of an ensemble, to be called like any other."""
 
     def __init__(self, ensemble, index):
-        self.ensemble, self.index = ensemble, index
+        super().__init__()
+        self.whole, self.index = (ensemble,), index  # in a tuple: its parameters stay its own
 
-    def __call__(self, obs, act):
+    def forward(self, obs, act):
         lead = act.shape[:-1]
         obs = obs.reshape(-1, *obs.shape[len(lead) :])
-        q = self.ensemble(obs, act.reshape(-1, act.shape[-1]), slice(self.index, self.index + 1))
-        return q.reshape(lead)
+        member = slice(self.index, self.index + 1)
+        return self.whole[0](obs, act.reshape(-1, act.shape[-1]), member).reshape(lead)
+
+    def parameters(self, recurse=True):
+        """Its part of each of the ensemble's parameters."""
+        return (p[self.index] for p in self.whole[0].parameters())
+
+
+def _shared_ensemble(ac):
+    """The ensemble that both critics of `ac` are members of, or None: they may be a user's own."""
+    q1, q2 = ac.q1, ac.q2
+    together = isinstance(q1, Member) and isinstance(q2, Member) and q1.whole[0] is q2.whole[0]
+    return q1.whole[0] if together else None
 
 
 def q_values(ac, obs, act):
     """What both critics of `ac` say, one row each; together where they are an ensemble."""
-    if isinstance(getattr(ac, "q", None), Ensemble):
-        return ac.q(obs, act)
+    ensemble = _shared_ensemble(ac)
+    if ensemble is not None:
+        return ensemble(obs, act)
     return torch.stack([ac.q1(obs, act), ac.q2(obs, act)])
 
 
 def q_parameters(ac):
     """All that the critics of `ac` learn."""
-    if isinstance(getattr(ac, "q", None), Ensemble):
-        return list(ac.q.parameters())
-    return [*ac.q1.parameters(), *ac.q2.parameters()]
+    ensemble = _shared_ensemble(ac)
+    return list((ensemble or nn.ModuleList([ac.q1, ac.q2])).parameters())
 
 
 class ActionRange(nn.Module):

@@ -3,32 +3,35 @@
 import inspect
 import platform
 import random
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from gymnasium.spaces import Discrete
 
 import spinup
-from spinup.parts.checkpoint import claim, read_latest
-from spinup.parts.envs import VectorEnv, describe_env
+from spinup.parts.checkpoint import claim, read_latest, release
+from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
 from spinup.parts.settings import check, differences
 from spinup.utils.errors import UserError
 from spinup.utils.logx import EpochLogger
-from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
-from spinup.utils.mpi_tools import broadcast_object, num_procs, proc_id
+from spinup.utils.mpi_tools import num_procs, on_first_process, proc_id
 from spinup.utils.serialization_utils import read_json
 
 
 def prepare(settings: dict) -> int:
     """Check the settings, share out the cores, seed all randomness; gives this process's seed."""
     check(settings)
-    setup_pytorch_for_mpi()
     seed = settings["seed"] + 10_000 * proc_id()
-    for set_seed in (torch.manual_seed, np.random.seed, random.seed):  # some environments use them
-        set_seed(seed)
+    np.random.seed(seed)  # for environments that use Python's or NumPy's common stream
+    random.seed(seed)
+    if "torch" in sys.modules:  # the backend of the algorithm that calls this
+        from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
+
+        setup_pytorch_for_mpi()
+        sys.modules["torch"].manual_seed(seed)
     return seed
 
 
@@ -74,24 +77,36 @@ def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> Epoc
     With `resume` and a checkpoint to resume from, what the folder holds is kept.
     """
     logger_kwargs = dict(settings["logger_kwargs"] or {})
-    folder, resume = logger_kwargs.get("output_dir"), settings["resume"]
+    folder, maker = logger_kwargs.get("output_dir"), settings["env_fn"]
     config = {key: value for key, value in settings.items() if key != "resume"}
     config |= dict(algorithm=algorithm, num_procs=num_procs())
-    if folder is not None:
-        claim(folder)
-        resume = resume and broadcast_object(
-            read_latest(folder) is not None if proc_id() == 0 else None
-        )
-        if resume and proc_id() == 0:
-            refuse_other_settings(folder, config)
-    else:
-        resume = False
+    resume = folder is not None and on_first_process(
+        lambda: _claim(folder, config, settings["resume"])
+    )
     logger = EpochLogger(**logger_kwargs, resume=resume)
-    logger.save_config(config | dict(environment=describe_env(env.envs[0]), versions=versions()))
+    environment = describe_env(env.envs[0])
+    if isinstance(maker, EnvMaker):
+        environment["id"] = maker.env_name  # as it was typed, with the package before it
+    spaces = dict(observation=str(env.observation_space), action=str(env.action_space))
+    config |= dict(environment=environment, spaces=spaces, versions=versions())
+    logger.save_config(config)
     logger.setup_pytorch_saver(network)
-    name = getattr(env.envs[0].spec, "id", None) or env.envs[0].unwrapped
+    name = environment["id"] or environment["made_by"]
     logger.log(f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}")
     return logger
+
+
+def _claim(folder, config, resume) -> bool:
+    """Claim the folder for this run; tells whether there is something to resume."""
+    claim(folder)
+    try:
+        if not resume or read_latest(folder) is None:
+            return False
+        refuse_other_settings(folder, config)
+    except UserError:
+        release(folder)
+        raise
+    return True
 
 
 def algorithm_name(algorithm) -> str:

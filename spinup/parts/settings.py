@@ -20,6 +20,7 @@ NUMBERS = dict(
     ent_coef=(0, None), max_grad_norm=(0, None),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
+MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
 WORDS = dict(alpha=("auto",))  # words that may stand for a number
 # Not part of what a run computes, or compared apart.
 NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
@@ -29,14 +30,17 @@ def check(settings: dict):
     """Refuse values that cannot be meant, naming what would do."""
     for name, value in settings.items():
         rule = name if name in LIMITS else name.rpartition("_")[2]
-        if rule not in LIMITS or value is None or value in WORDS.get(name, ()):
+        if rule not in LIMITS or value in WORDS.get(name, ()):
+            continue
+        if value is None and name in MAY_BE_NONE:
             continue
         least, greatest = LIMITS[rule]
         wanted = "a whole number" if rule in WHOLE_NUMBERS else "a number"
         wanted += f" from {least}" + (f" to {greatest}" if greatest is not None else " up")
         wanted += "".join(f" or {word!r}" for word in WORDS.get(name, ()))
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or math.isnan(value) or (rule in WHOLE_NUMBERS and value != int(value)):
+        whole = isinstance(value, int) or (name == "replay_size" and number and value % 1 == 0)
+        if not number or math.isnan(value) or (rule in WHOLE_NUMBERS and not whole):
             raise UserError(f"{name} wants {wanted}, not {value!r}.")
         if value < least or (greatest is not None and value > greatest):
             raise UserError(f"{name} wants {wanted}, not {value!r}.")
@@ -50,6 +54,6 @@ def differences(saved: dict, settings: dict) -> list[str]:
             continue
         there = saved[name]
         unnamed = " at 0x" in f"{here}{there}"  # objects with no name but where they lie
-        if (there or None) != (here or None) and not unnamed:
+        if there != here and not unnamed and {str(there), str(here)} != {"{}", "None"}:
             found.append(f"{name} is {there!r} there, {here!r} here")
     return found

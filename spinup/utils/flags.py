@@ -3,6 +3,7 @@
 import ast
 import inspect
 
+from spinup.parts.settings import WORDS
 from spinup.utils.errors import UserError, did_you_mean
 
 SHORT_FOR = {
@@ -113,8 +114,8 @@ def of_kind(name, value, default):
         return int(value)
     elif isinstance(default, str) and not isinstance(value, str):
         wanted = f"a text such as {default}"
-    elif isinstance(default, (int, float)) and name != "alpha" and isinstance(value, (str, list)):
-        wanted = f"a number such as {default:g}" if value != "auto" else None
+    elif isinstance(default, (int, float)) and isinstance(value, (str, list, tuple, dict)):
+        wanted = f"a number such as {default:g}" if value not in WORDS.get(name, ()) else None
     if wanted:
         raise UserError(f"--{name} wants {wanted}, not {value!r}.")
     return value

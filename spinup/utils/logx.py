@@ -47,6 +47,13 @@ def restore_tf_graph(sess, fpath):
     return {key: graph.get_tensor_by_name(name) for key, name in tensors.items()}
 
 
+def cannot_write(folder, error: OSError) -> UserError:
+    return UserError(
+        f"Cannot write to {folder} ({error.strerror}). "
+        "Choose another folder with --data_dir, or logger_kwargs in a script."
+    )
+
+
 def run_files(folder, *more) -> list[Path]:
     """What of a folder belongs to its run, and not to the user."""
     return sorted({path for name in (*RUN_FILES, *more) for path in Path(folder).glob(name)})
@@ -55,13 +62,21 @@ def run_files(folder, *more) -> list[Path]:
 class Logger:
     """Writes one row of progress.txt per epoch, and saves settings and models beside it."""
 
-    def __init__(self, output_dir=None, output_fname="progress.txt", exp_name=None, resume=False):
+    def __init__(
+        self,
+        output_dir=None,
+        output_fname="progress.txt",
+        exp_name=None,
+        resume=False,
+        overwrite=False,
+    ):
         """Open a run folder.
 
         output_dir: the run folder; without one, a new folder for temporary files
         output_fname: the table's name inside it
         exp_name: what the experiment is called, for plots
         resume: keep what the folder holds, to go on from it, instead of moving it aside
+        overwrite: delete what an older run left, instead of moving it aside
         """
         self.exp_name, self.output_fname, self.output_file = exp_name, output_fname, None
         self.log_headers, self.log_current_row, self.first_row = [], {}, True
@@ -73,17 +88,17 @@ class Logger:
         self.output_dir = str(output_dir)
         if proc_id() == 0:
             try:
-                self._open_folder(Path(output_dir), resume)
+                self._open_folder(Path(output_dir), resume, overwrite)
             except OSError as error:
-                raise UserError(
-                    f"Cannot write to {output_dir} ({error.strerror}). "
-                    "Choose another folder with --data_dir, or logger_kwargs in a script."
-                )
+                raise cannot_write(output_dir, error)
 
-    def _open_folder(self, folder, resume):
+    def _open_folder(self, folder, resume, overwrite):
         folder.mkdir(parents=True, exist_ok=True)
         table = folder / self.output_fname
-        if not resume:
+        if overwrite and not resume:
+            for path in run_files(folder):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        elif not resume:
             self._make_room(folder)
         self.output_file = open(table, "r+" if resume and table.exists() else "w")
 
@@ -147,7 +162,7 @@ class Logger:
         self.log_current_row[key] = val
 
     def save_config(self, config):
-        """Write the settings of the run to config.json, and show them."""
+        """Write the settings of the run to config.json."""
         config = convert_json(config)
         if self.exp_name is not None:
             config["exp_name"] = self.exp_name
@@ -161,11 +176,12 @@ class Logger:
         """
         if proc_id() != 0:
             return
-        from spinup.parts import models
-
-        models.save_variables(Path(self.output_dir), state_dict, itr)
         if hasattr(self, "tf_saver_elements"):
             self._tf_simple_save(itr)
+        if state_dict or hasattr(self, "pytorch_saver_elements"):
+            from spinup.parts import models  # which needs PyTorch
+
+            models.save_variables(Path(self.output_dir), state_dict, itr)
         if hasattr(self, "pytorch_saver_elements"):
             folder = Path(self.output_dir) / "pyt_save"
             folder.mkdir(exist_ok=True)
@@ -230,6 +246,13 @@ class Logger:
                 f"{self.steps_done} of {self.steps_total} steps, return {result:.5g}, "
                 f"{speed:.0f} steps/s, {tqdm.format_interval(left)} left"
             )
+
+    def close(self):
+        """Let go of the table and the progress bar."""
+        if self.bar is not None:
+            self.bar.close()
+        if self.output_file is not None:
+            self.output_file.close()
 
     def state_dict(self):
         """What a resumed run must know to go on with the same table."""

@@ -1,5 +1,7 @@
 """What processes that train together exchange: weights at the start, then gradients."""
 
+import os
+
 import numpy as np
 import torch
 
@@ -7,10 +9,10 @@ from spinup.utils.mpi_tools import broadcast, mpi_sum, num_procs
 
 
 def setup_pytorch_for_mpi():
-    """Share the cores out: each process gets its part of PyTorch's threads."""
-    threads = max(1, torch.get_num_threads() // num_procs())
-    if threads != torch.get_num_threads():
-        torch.set_num_threads(threads)
+    """Share the cores of a machine out to the processes on it, unless the user has done so."""
+    if num_procs() > 1 and "OMP_NUM_THREADS" not in os.environ:
+        here = int(os.environ.get("MPI_LOCALNRANKS", num_procs()))  # those on this host
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // here))
 
 
 def mpi_avg_grads(module):

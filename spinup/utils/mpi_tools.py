@@ -51,15 +51,34 @@ def _abort_job(kind, error, trace):
     abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
 
 
-def abort(code: int):
-    """End every process of the job with `code`."""
+def abort(code: int, message: str = ""):
+    """End every process of the job with `code`, saying why."""
+    # The others may be about to say the same; then the first process speaks for all.
+    time.sleep(0.5 * (proc_id() > 0))
+    if message:
+        print(message, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     if _world() is not None:
-        # The others may be about to say the same; the first process speaks for all.
-        time.sleep(0.5 * (proc_id() > 0))
         _world().Abort(code)
     sys.exit(code)
+
+
+def on_first_process(work):
+    """What `work()` gives in the first process, in all of them; what it raises, too.
+
+    Else the others would wait for a process that has given up.
+    """
+    result, error = None, None
+    if proc_id() == 0:
+        try:
+            result = work()
+        except Exception as raised:
+            error = raised
+    result, error = broadcast_object((result, error))
+    if error is not None:
+        raise error
+    return result
 
 
 def mpiexec() -> str:
@@ -75,18 +94,20 @@ def mpiexec() -> str:
     return found
 
 
-def mpi_fork(n: int, bind_to_core: bool = False):
+def mpi_fork(n: int, bind_to_core: bool = False, handed_over: str = ""):
     """Start this very program again as `n` processes, wait for them, and exit as they do.
 
     Returns at once where there is nothing to do: for one process, and inside the processes
     it has started itself or that the user has started with mpiexec.
+
+    handed_over: a text that the processes find in the environment variable FORKED
     """
     if n <= 1 or under_launcher():
         return
     command = [mpiexec(), "-n", str(n)] + ["-bind-to", "core"] * bind_to_core
     threads = str(max(1, (os.cpu_count() or 1) // n))
     environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
-    environment |= os.environ | {FORKED: "1"}
+    environment |= os.environ | {FORKED: handed_over}
     job = subprocess.Popen(
         [*command, sys.executable, *sys.orig_argv[1:]],
         env=environment,
@@ -94,17 +115,29 @@ def mpi_fork(n: int, bind_to_core: bool = False):
         start_new_session=True,  # so that Ctrl-C reaches us alone, and we pass it on once
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
-    # mpiexec ends its job at the first interrupt; this signal it hands down, and a process
-    # of ours takes it for the same wish: finish the epoch, save, stop.
-    signal.signal(signal.SIGINT, lambda *_: job.send_signal(signal.SIGUSR1))
+    interrupts = []
+
+    def pass_on(*_):
+        # mpiexec ends its job at the first interrupt; this signal it hands down, and a process
+        # of ours takes it for the same wish: finish the epoch, save, stop.
+        interrupts.append(job.send_signal(signal.SIGUSR1))
+
+    signal.signal(signal.SIGINT, pass_on)
     signal.signal(signal.SIGTERM, lambda *_: job.terminate())
-    sys.exit(job.wait())
+    code = job.wait()
+    sys.exit(130 if interrupts and code else code)
 
 
 def _die_with_parent():
     """Runs in the launcher before it starts: it must not outlive us, whatever ends us."""
     parent_death_signal = 1
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+
+
+def listen_for_interrupts():
+    """Take Ctrl-C as `mpi_fork` passes it on, from the start; a checkpoint takes over later."""
+    if FORKED in os.environ:
+        signal.signal(signal.SIGUSR1, signal.default_int_handler)
 
 
 def msg(m, string=""):

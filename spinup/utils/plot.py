@@ -319,4 +319,6 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    from spinup.run import guarded
+
+    guarded(main)

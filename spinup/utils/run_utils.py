@@ -1,25 +1,27 @@
 """Starting runs: where their folders are, what to do with one that exists, and processes."""
 
 import inspect
+import json
 import os
-import shutil
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 from spinup import user_config
 from spinup.utils import flags
 from spinup.utils.errors import UserError
-from spinup.utils.logx import colorize, run_files
+from spinup.utils.logx import colorize
 from spinup.utils.mpi_tools import (
     FORKED,
-    broadcast_object,
     mpi_fork,
     mpiexec,
     num_procs,
-    proc_id,
+    on_first_process,
     under_launcher,
 )
 from spinup.utils.serialization_utils import convert_json, read_json
@@ -59,10 +61,23 @@ def call_experiment(
         job = Path(folder) / "job"  # what we ourselves hand over, readable by this user alone
         job.write_bytes(cloudpickle.dumps((thunk, kwargs, num_cpu)))
         command = [sys.executable, "-m", "spinup.utils.run_entrypoint", str(job)]
-        code = subprocess.run(command).returncode
+        code = _wait(subprocess.Popen(command))
+    if code == 130:
+        raise KeyboardInterrupt
     if code != 0:
         where = (kwargs["logger_kwargs"] or {}).get("output_dir")
         raise UserError(f"{exp_name} failed; its own words are above. Its folder: {where}")
+
+
+def _wait(process) -> int:
+    """Wait for a process that hears Ctrl-C itself and will save before it ends."""
+    if threading.current_thread() is not threading.main_thread():
+        return process.wait()
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def with_env_fn(kwargs: dict) -> dict:
@@ -80,21 +95,24 @@ def launch(algorithm, file, argv=None):
     from spinup.run import guarded
 
     argv = sys.argv[1:] if argv is None else argv
-    guarded(
-        lambda: train_from_flags(algorithm, argv, read_json(Path(file).with_name("config.json")))
-    )
+    chosen = Path(file).with_name("config.json")
+    guarded(lambda: train_from_flags(lambda: algorithm, argv, read_json(chosen)))
 
 
-def train_from_flags(algorithm, argv, chosen=None):
-    """Train with settings from the command line, over those of a config.json."""
+def train_from_flags(load, argv, chosen=None):
+    """Train with settings from the command line, over those of a config.json.
+
+    load: gives the training function, once the flags are known to be flags
+    """
     if "--help" in argv or "-h" in argv:
-        print(flags.describe(algorithm))
+        print(flags.describe(load()))
         return
     given = flags.single_values(flags.parse(argv))
     chosen = dict(chosen or {})
     for key in flags.DICTS:
         if key in given and isinstance(given[key], dict):
             given[key] = {**(chosen.get(key) or {}), **given[key]}
+    algorithm = load()
     settings = flags.fit(algorithm, chosen | given)
     launcher = {key: settings.pop(key, flags.LAUNCHER[key][0]) for key in flags.LAUNCHER}
     if not launcher["env_name"]:
@@ -115,63 +133,52 @@ def train(
     defaults = inspect.signature(algorithm).parameters
     full = {key: p.default for key, p in defaults.items() if p.default is not p.empty} | settings
     full |= with_env_fn(dict(env_name=env_name, env_kwargs=env_kwargs))
-    name = exp_name or f"cmd_{algorithm.__name__}"
-    where = broadcast_object(setup_logger_kwargs(name, full["seed"], data_dir, datestamp))
-    if output_dir is not None:
-        where["output_dir"] = str(output_dir)
-    full |= dict(logger_kwargs=where, resume=True)
     if num_cpu > 1 and not under_launcher():
         mpiexec()  # says what to install, before anything is touched
-    if FORKED not in os.environ:
+    if os.environ.get(FORKED):
+        decided = json.loads(os.environ[FORKED])
+    else:
+        name = exp_name or f"cmd_{algorithm.__name__}"
         procs = num_procs() if under_launcher() else num_cpu
-        stop = None
-        if proc_id() == 0:
-            try:
-                _make_way(Path(where["output_dir"]), algorithm, full, procs, overwrite)
-            except (UserError, Finished) as reason:
-                stop = reason
-        if stop := broadcast_object(stop):
-            raise stop
-    mpi_fork(num_cpu)  # from here on in every process
-    algorithm(**full)
+
+        def decide():
+            where = setup_logger_kwargs(name, full["seed"], data_dir, datestamp)
+            where |= {} if output_dir is None else dict(output_dir=str(output_dir))
+            if overwrite:
+                return dict(logger_kwargs=where | dict(overwrite=True), resume=False)
+            return _what_to_do(where, algorithm, full, procs)
+
+        decided = on_first_process(decide)
+    mpi_fork(num_cpu, handed_over=json.dumps(decided))  # from here on in every process
+    algorithm(**full | decided)
 
 
-def _make_way(folder, algorithm, full, procs, overwrite):
-    """See to it that the folder is empty or holds this very run unfinished; else say so."""
-    from spinup.parts.checkpoint import claim, read_latest, release
+def _what_to_do(where, algorithm, full, procs) -> dict:
+    """Whether to start or to resume what the folder holds; raises where neither will do."""
+    from spinup.parts.checkpoint import read_latest
     from spinup.parts.session import algorithm_name, refuse_other_settings
 
-    claim(folder)
-    if overwrite:
-        _remove_run(folder)
+    folder = Path(where["output_dir"])
     table, config = folder / "progress.txt", folder / "config.json"
     latest = read_latest(folder)
-    rows = table.read_text(errors="replace").count("\n") - 1 if table.exists() else 0
-    ours = config.exists() and "algorithm" in read_json(config)
-    if latest is None and rows > ours:
-        raise UserError(
-            f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
-            "Choose another --exp_name, or start anew with --overwrite."
-        )
-    if ours:
-        refuse_other_settings(
-            folder, full | dict(algorithm=algorithm_name(algorithm), num_procs=procs)
-        )
     if latest is None:
-        _remove_run(folder)  # what a run leaves that was stopped before its first checkpoint
-    elif latest["epoch"] >= full["epochs"]:
+        rows = table.read_text(errors="replace").count("\n") - 1 if table.is_file() else 0
+        ours = config.exists() and "algorithm" in read_json(config)
+        if rows > ours:
+            raise UserError(
+                f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
+                "Choose another --exp_name, or start anew with --overwrite."
+            )
+        # What a run of ours leaves that was stopped before its first checkpoint is made again.
+        return dict(logger_kwargs=where | dict(overwrite=ours), resume=False)
+    refuse_other_settings(folder, full | dict(algorithm=algorithm_name(algorithm), num_procs=procs))
+    if latest["epoch"] >= full["epochs"]:
         raise Finished(
-            f"{folder} is finished: {latest['epoch']} epochs are done. To train on, ask for "
-            f"more: spinup resume {folder} --epochs {2 * latest['epoch']}"
+            f"{folder} is finished: {latest['epoch']} epochs are done. To train on, ask for more: "
+            f"spinup resume {shlex.quote(str(folder))} --epochs {2 * latest['epoch']}"
         )
-    else:
-        print(f"Resuming {folder} after {latest['epoch']} of {full['epochs']} epochs", flush=True)
-    release(folder)  # processes started from here claim it themselves
-
-
-def _remove_run(folder):
-    for path in run_files(folder):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    print(f"Resuming {folder} after {latest['epoch']} of {full['epochs']} epochs", flush=True)
+    return dict(logger_kwargs=where, resume=True)
 
 
 class Finished(Exception):

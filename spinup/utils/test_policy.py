@@ -12,6 +12,8 @@ import numpy as np
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import read_json
 
+VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".gif")
+
 
 def load_policy_and_env(
     fpath, itr="last", deterministic=False, actor_critic=None, env_fn=None, render_mode=None
@@ -25,15 +27,31 @@ def load_policy_and_env(
     env_fn: makes the environment, where it was one of your own
     render_mode: how the environment shows itself, 'human' or 'rgb_array'
     """
+    from spinup.parts.envs import within_space
+
     folder = Path(fpath)
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}. Name the folder of a run.")
     env = make_run_env(folder, env_fn, render_mode)
+    _check_spaces(folder, env)
     if any(path.name.startswith("tf1_save") for path in folder.iterdir()):
         get_action = load_tf_policy(folder, itr, deterministic)
     else:
         get_action = load_pytorch_policy(folder, itr, deterministic, actor_critic)
-    return env, _within(env.action_space, get_action)
+    return env, lambda obs: within_space(env.action_space, get_action(obs)[None])[0]
+
+
+def _check_spaces(folder, env):
+    """Refuse an environment that sees or does other things than the agent has learned with."""
+    config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
+    learned = config.get("spaces") or {}
+    spaces = dict(observation=env.observation_space, action=env.action_space)
+    for kind, space in spaces.items():
+        if kind in learned and learned[kind] != str(space):
+            raise UserError(
+                f"The agent in {folder} has learned with {kind}s of {learned[kind]}, but this "
+                f"environment has {space}."
+            )
 
 
 def make_run_env(folder, env_fn=None, render_mode=None):
@@ -110,21 +128,6 @@ def _numbered(found, last, itr) -> Path:
     return chosen
 
 
-def _within(space, get_action):
-    """Actions as the environment takes them: its shape and bounds, or counted from its start."""
-    from gymnasium.spaces import Box
-
-    def bounded(obs):
-        action = get_action(obs)
-        if isinstance(space, Box):
-            return np.clip(np.reshape(action, space.shape), space.low, space.high).astype(
-                space.dtype
-            )
-        return int(action) + int(space.start)
-
-    return bounded
-
-
 def run_policy(
     env, get_action, max_ep_len=None, num_episodes=100, render=True, seed=None, video=None
 ):
@@ -181,7 +184,11 @@ def _on_screen(env):
     if not has_screen() or env.spec is None:
         print("There is no screen to show this on; record it with --video FILE.mp4")
         return env
-    return gym.make(env.spec, render_mode="human")
+    try:
+        return gym.make(env.spec, render_mode="human")
+    except Exception as error:  # a wrapper that cannot be made again, a window that cannot open
+        print(f"This environment cannot be shown in a window ({error}).")
+        return env
 
 
 def _writer(path, env):
@@ -228,12 +235,12 @@ def check_rendering(env):
     )
 
 
-def main(argv=None, default_episodes=100):
+def main(argv=None, name="spinup test_policy", episodes=100):
     """The commands `spinup watch` and `spinup test_policy`."""
-    parser = argparse.ArgumentParser("spinup watch", description="See a trained agent play.")
+    parser = argparse.ArgumentParser(name, description="See a trained agent play.")
     parser.add_argument("fpath", help="the run's folder")
     parser.add_argument("--len", "-l", type=int, default=0, help="steps per episode at most")
-    parser.add_argument("--episodes", "-n", type=int, default=default_episodes)
+    parser.add_argument("--episodes", "-n", type=int, default=episodes)
     parser.add_argument("--norender", "-nr", action="store_true", help="only print the returns")
     parser.add_argument("--itr", "-i", type=int, default=-1, help="number of a saved model")
     parser.add_argument("--deterministic", "-d", action="store_true", help="play the best action")
@@ -242,8 +249,12 @@ def main(argv=None, default_episodes=100):
     parser.add_argument("--env", help="play in this environment, instead of the run's own")
     parser.add_argument("--actor_critic", metavar="MODULE:CLASS", help="networks of your own")
     args = parser.parse_args(argv)
-    if args.episodes < 1:
-        raise UserError(f"--episodes wants a whole number from 1 up, not {args.episodes}.")
+    for flag, least in dict(episodes=1, len=0, seed=0).items():
+        value = getattr(args, flag)
+        if value is not None and value < least:
+            raise UserError(f"--{flag} wants a whole number from {least} up, not {value}.")
+    if args.video and Path(args.video).suffix not in VIDEOS:
+        raise UserError(f"--video wants a file that ends in {', '.join(VIDEOS)}, not {args.video}.")
     if not has_screen():  # read by MuJoCo and by pygame when they are first imported
         os.environ.setdefault("MUJOCO_GL", "egl")
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

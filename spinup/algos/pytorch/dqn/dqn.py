@@ -55,14 +55,13 @@ def update(learner, batch, *, gamma, double_q, polyak, move_target, max_grad_nor
     loss, stats = compute_loss_q(ac, target, batch, gamma=gamma, double_q=double_q)
     gradient_step(learner.q_optimizer, loss, max_grad_norm)
     if move_target:
-        polyak_average(ac, target, polyak)
+        polyak_average(ac.parameters(), target.parameters(), polyak)
     return stats
 
 
-def exploration(t, *, epsilon_start, epsilon_end, epsilon_steps):
+def exploration(t, *, start, end, steps):
     """The share of random actions after `t` steps: a straight line down, then level."""
-    done = min(1.0, t / epsilon_steps) if epsilon_steps else 1.0
-    return epsilon_start + done * (epsilon_end - epsilon_start)
+    return start + (end - start) * (min(1.0, t / steps) if steps else 1.0)
 
 
 def make_learner(ac, lr):
@@ -123,10 +122,7 @@ def dqn(
     checkpoint = Checkpoint(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
     )
-    epsilon_at = partial(
-        exploration, epsilon_start=epsilon_start, epsilon_end=epsilon_end,
-        epsilon_steps=epsilon_steps,
-    )  # fmt: skip
+    epsilon_at = partial(exploration, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
 
     def policy(obs, epsilon=0.0):
         act = ac.act(to_tensor(obs, device))
@@ -149,11 +145,9 @@ def dqn(
 
         for ret, length in play(test_env, policy, session.share(num_test_episodes)):
             logger.store(TestEpRet=ret, TestEpLen=length)
+        last = pace.steps(epoch).stop
         logger.dump_epoch(
-            COLUMNS,
-            Epoch=epoch + 1,
-            TotalEnvInteracts=pace.steps(epoch).stop,
-            Epsilon=epsilon_at(pace.steps(epoch).stop),
+            COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last, Epsilon=epsilon_at(last)
         )
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

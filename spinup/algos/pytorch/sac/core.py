@@ -44,14 +44,7 @@ class MLPActorCritic(nn.Module):
         self.q = Ensemble(
             [MLPQFunction(obs_dim, act_dim, hidden_sizes, activation) for _ in range(2)]
         )
-
-    @property
-    def q1(self):
-        return Member(self.q, 0)
-
-    @property
-    def q2(self):
-        return Member(self.q, 1)
+        self.q1, self.q2 = Member(self.q, 0), Member(self.q, 1)
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):

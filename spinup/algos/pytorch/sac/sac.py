@@ -73,7 +73,7 @@ def update(learner, batch, *, gamma, polyak, target_entropy):
         logp_a = pi_stats["LogPi"]
         loss = compute_loss_alpha(learner.temperature, logp_a, target_entropy=target_entropy)
         gradient_step(learner.alpha_optimizer, loss)
-    polyak_average(ac, target, polyak)
+    polyak_average(core.q_parameters(ac), core.q_parameters(target), polyak)
     return q_stats | pi_stats | dict(Alpha=alpha)
 
 
