@@ -66,7 +66,7 @@ def stable_baselines3(case, warm, timed):
 
     class Clock(BaseCallback):
         def _on_step(self):
-            if self.num_timesteps >= warm and not clock:
+            if self.num_timesteps > warm and not clock:
                 clock.append(time.perf_counter())
             return True
 

@@ -9,17 +9,17 @@ from spinup.parts.envs import EnvMaker
 
 SMALL = dict(hidden_sizes=(64, 64))
 FAST_PPO = dict(
-    num_envs=8, pi_lr=1e-3, vf_lr=3e-3, lam=0.95, target_kl=0.02,
+    pi_lr=1e-3, vf_lr=3e-3, lam=0.95, target_kl=0.02,
     train_pi_iters=10, train_v_iters=10, minibatch_size=250,
 )  # fmt: skip
 TASKS = {
     "ppo on CartPole": (
         "ppo", "CartPole-v1", 400,
-        dict(epochs=20, steps_per_epoch=2000, **FAST_PPO),
+        dict(epochs=20, steps_per_epoch=2000, num_envs=8, **FAST_PPO),
     ),
     "ppo on InvertedPendulum": (
         "ppo", "InvertedPendulum-v5", 500,
-        dict(epochs=20, steps_per_epoch=2000, **FAST_PPO),
+        dict(epochs=12, steps_per_epoch=4000, num_envs=2, **FAST_PPO),
     ),
     "sac on Pendulum": (
         "sac", "Pendulum-v1", -250,
@@ -32,7 +32,8 @@ TASKS = {
     ),
     "dqn on CartPole": (
         "dqn", "CartPole-v1", 400,
-        dict(epochs=10, steps_per_epoch=5000),
+        dict(epochs=10, steps_per_epoch=5000, start_steps=100, update_after=100,
+             epsilon_steps=1000, epsilon_end=0.1),
     ),
 }  # fmt: skip
 

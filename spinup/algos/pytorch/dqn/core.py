@@ -1,11 +1,10 @@
 """DQN's network: the value of every action at once."""
 
-import torch
 from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.networks import count_vars, mlp, observation_mlp
+from spinup.parts.networks import count_vars, few_rows, mlp, observation_mlp
 
 __all__ = ["MLPQNetwork", "count_vars", "mlp"]
 
@@ -19,7 +18,6 @@ class MLPQNetwork(nn.Module):
         sizes = [*hidden_sizes, int(action_space.n)]
         self.q = observation_mlp(observation_space.shape, sizes, activation)
 
-    @torch.no_grad()
     def act(self, obs, deterministic=True):
         """The greedy action, as an array; exploring is the training loop's business."""
-        return self.q(obs).argmax(-1).cpu().numpy()
+        return few_rows(self.q, obs).argmax(-1)

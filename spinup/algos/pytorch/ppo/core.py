@@ -28,7 +28,7 @@ class MLPActorCritic(nn.Module):
     def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh):
         super().__init__()
         require_actions(action_space, (Box, Discrete), "ppo", "Make one number of them first.")
-        obs_dim = observation_space.shape
+        self.obs_shape = obs_dim = observation_space.shape
         if isinstance(action_space, Box):
             act_dim = int(np.prod(action_space.shape))
             self.pi = MLPGaussianActor(obs_dim, act_dim, hidden_sizes, activation)
@@ -36,13 +36,12 @@ class MLPActorCritic(nn.Module):
             self.pi = MLPCategoricalActor(obs_dim, int(action_space.n), hidden_sizes, activation)
         self.v = MLPCritic(obs_dim, hidden_sizes, activation)
 
-    @torch.no_grad()
     def step(self, obs):
         """An action, the value of `obs`, and the log probability of the action, as arrays."""
-        pi = self.pi._distribution(obs)
-        a = pi.sample()
-        logp_a = self.pi._log_prob_from_distribution(pi, a)
-        return a.cpu().numpy(), self.v(obs).cpu().numpy(), logp_a.cpu().numpy()
+        single = obs.ndim == len(self.obs_shape)  # one observation, not a batch of them
+        batch = obs[None] if single else obs
+        (a, logp_a), v = self.pi.sample(batch), self.v.value(batch)
+        return (a[0], v[0], logp_a[0]) if single else (a, v, logp_a)
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):
