@@ -123,7 +123,7 @@ def set_trap(kill_at):
             if left == 0:
                 if place == "torn":  # a part of what was last written is missing
                     size, name = os.fstat(args[0]).st_size, os.readlink(f"/proc/self/fd/{args[0]}")
-                    os.ftruncate(args[0], size - 5 if name.endswith(".rows") else size // 2)
+                    os.ftruncate(args[0], size // 2 if name.endswith(".new") else size - 5)
                 os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **kwargs)
 

@@ -1,9 +1,10 @@
 """Environments: n copies stepped together, each restarted the moment its episode ends."""
 
 import inspect
+import io
 import json
 import re
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NamedTuple
@@ -100,16 +101,18 @@ def find_spec(env_name: str):
 
 
 def _register(package, extra, env_name):
-    level = gym.logger.min_level
-    gym.logger.min_level = gym.logger.ERROR  # notices about environments nobody asked for
+    """Let a package register its environments, without its notices about others than this one."""
+    silenced = redirect_stderr(io.StringIO()) if "Adroit" not in env_name else nullcontext()
     try:
-        gym.register_envs(__import__(package))
+        with silenced:
+            module = import_module(package)
     except ImportError:
         raise UserError(
             f"{env_name} needs a package that is not installed: pip install 'spinup[{extra}]'"
         )
-    finally:
-        gym.logger.min_level = level
+    if package == "ale_py":
+        module.ALEInterface.setLoggerMode(module.LoggerMode.Error)  # no banner at every start
+    gym.register_envs(module)
 
 
 def _other_versions(env_name):
