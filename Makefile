@@ -37,6 +37,7 @@ test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 10
 
 bench: .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt stable-baselines3
 	$(BIN)/python benchmarks/speed.py
 
 stress: .venv/ready

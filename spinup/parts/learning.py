@@ -15,20 +15,22 @@ class Adam(torch.optim.Adam):
 
     def __init__(self, params, lr):
         super().__init__(list(params), lr=lr, fused=True)
-        self.lists = None  # parameters, averages and counts, gathered once
+        self.lists = None  # averages and counts of all parameters, gathered once
 
     def step(self):
         (group,) = self.param_groups
-        if self.lists is None or self.lists[0][0].grad is None:
+        params = group["params"]
+        grads = [p.grad for p in params]
+        if self.lists is None or any(grad is None for grad in grads):
             torch.optim.Adam.step(self)  # makes the averages, too
-            moved = [p for p in group["params"] if p in self.state]
-            columns = ("exp_avg", "exp_avg_sq", "step")
-            self.lists = moved, *([self.state[p][c] for p in moved] for c in columns)
+            if all(p in self.state for p in params):
+                columns = ("exp_avg", "exp_avg_sq", "step")
+                self.lists = [[self.state[p][column] for p in params] for column in columns]
             return
-        params, exp_avgs, exp_avg_sqs, steps = self.lists
+        exp_avgs, exp_avg_sqs, steps = self.lists
         torch._foreach_add_(steps, 1)
         torch._fused_adam_(
-            params, [p.grad for p in params], exp_avgs, exp_avg_sqs, [], steps,
+            params, grads, exp_avgs, exp_avg_sqs, [], steps,
             lr=group["lr"], beta1=group["betas"][0], beta2=group["betas"][1],
             weight_decay=0.0, eps=group["eps"], amsgrad=False, maximize=False,
         )  # fmt: skip
@@ -38,11 +40,6 @@ class Adam(torch.optim.Adam):
     def load_state_dict(self, state):
         super().load_state_dict(state)
         self.lists = None
-
-
-def adam(params, lr) -> Adam:
-    """Adam in one fused call for all parameters."""
-    return Adam(params, lr)
 
 
 def gradient_step(optimizer, loss, max_grad_norm=None):

@@ -18,7 +18,7 @@ from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
-from spinup.parts.learning import ReplayBuffer, adam, gradient_step, polyak_average, to_tensor
+from spinup.parts.learning import Adam, ReplayBuffer, gradient_step, polyak_average, to_tensor
 from spinup.parts.models import build
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.run_utils import launch
@@ -32,7 +32,7 @@ class Learner:
 
     ac: nn.Module  # q, the value of every action
     target: nn.Module  # a slow copy of ac, which judges what comes next
-    q_optimizer: torch.optim.Adam
+    q_optimizer: Adam
 
 
 def compute_loss_q(ac, target, batch: Transitions, *, gamma, double_q=True):
@@ -66,7 +66,7 @@ def exploration(t, *, start, end, steps):
 
 def make_learner(ac, lr):
     sync_params(ac)  # every process starts from the same weights
-    return Learner(ac, deepcopy(ac), adam(ac.parameters(), lr))
+    return Learner(ac, deepcopy(ac), Adam(ac.parameters(), lr))
 
 
 def dqn(

@@ -17,8 +17,8 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
+from spinup.parts.learning import Adam, gradient_step, passes, to_tensor
 from spinup.parts.learning import GAEBuffer as PPOBuffer
-from spinup.parts.learning import adam, gradient_step, passes, to_tensor
 from spinup.parts.models import build
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.mpi_tools import mpi_avg
@@ -33,8 +33,8 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # policy pi and value function v
-    pi_optimizer: torch.optim.Adam
-    vf_optimizer: torch.optim.Adam
+    pi_optimizer: Adam
+    vf_optimizer: Adam
 
 
 def compute_loss_pi(ac, rollout: Rollout, *, clip_ratio, ent_coef=0.0):
@@ -85,7 +85,7 @@ def update(
 
 def make_learner(ac, pi_lr, vf_lr):
     sync_params(ac)  # every process starts from the same weights
-    return Learner(ac, adam(ac.pi.parameters(), pi_lr), adam(ac.v.parameters(), vf_lr))
+    return Learner(ac, Adam(ac.pi.parameters(), pi_lr), Adam(ac.v.parameters(), vf_lr))
 
 
 def ppo(

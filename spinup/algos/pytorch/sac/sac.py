@@ -16,7 +16,7 @@ from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
-from spinup.parts.learning import ReplayBuffer, adam, gradient_step, polyak_average, to_tensor
+from spinup.parts.learning import Adam, ReplayBuffer, gradient_step, polyak_average, to_tensor
 from spinup.parts.models import build
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.run_utils import launch
@@ -32,9 +32,9 @@ class Learner:
     ac: nn.Module  # policy pi and critics q1, q2
     target: nn.Module  # a slow copy of ac; only its critics are asked
     temperature: core.Temperature  # alpha, what entropy is worth
-    q_optimizer: torch.optim.Adam
-    pi_optimizer: torch.optim.Adam
-    alpha_optimizer: torch.optim.Adam | None  # only where alpha is learned
+    q_optimizer: Adam
+    pi_optimizer: Adam
+    alpha_optimizer: Adam | None  # only where alpha is learned
 
 
 def compute_loss_q(ac, target, batch: Transitions, *, gamma, alpha):
@@ -81,9 +81,9 @@ def make_learner(ac, lr, alpha):
     sync_params(ac)  # every process starts from the same weights
     temperature = core.Temperature(alpha).to(next(ac.parameters()).device)
     return Learner(
-        ac, deepcopy(ac), temperature, adam(core.q_parameters(ac), lr),
-        adam(ac.pi.parameters(), lr),
-        adam(temperature.parameters(), lr) if temperature.learned else None,
+        ac, deepcopy(ac), temperature, Adam(core.q_parameters(ac), lr),
+        Adam(ac.pi.parameters(), lr),
+        Adam(temperature.parameters(), lr) if temperature.learned else None,
     )  # fmt: skip
 
 

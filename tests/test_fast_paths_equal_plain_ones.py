@@ -1,0 +1,165 @@
+"""What was made faster gives the same numbers as PyTorch's plain way, to the last few digits."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+from spinup.parts.learning import Adam, gradient_step
+from spinup.parts.networks import (
+    FastTanh,
+    MLPCategoricalActor,
+    MLPGaussianActor,
+    few_rows,
+    mlp,
+    observation_mlp,
+    second_derivatives,
+)
+
+ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU]
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def plain(net):
+    """The same weights in PyTorch's own layers."""
+    same = deepcopy(list(net))
+    return nn.Sequential(*[nn.Tanh() if isinstance(x, FastTanh) else x for x in same])
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("output", [nn.Identity, nn.Tanh])
+def test_layers_and_their_gradients(activation, output):
+    fast = mlp([5, 16, 8, 3], activation, output)
+    slow = plain(fast)
+    x, y = (torch.randn(7, 5, dtype=torch.float32) * 3 for _ in range(2))
+    y.copy_(x)
+    results = []
+    for net, inputs in ((fast, x.requires_grad_()), (slow, y.requires_grad_())):
+        out = net(inputs)
+        (out**3).sum().backward()
+        results.append([out, inputs.grad, *(p.grad for p in net.parameters())])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), slow(x), rtol=1e-5, atol=1e-6)
+
+
+def test_only_what_is_asked_for_gets_a_gradient():
+    net = mlp([2, 4, 1], nn.Tanh)
+    first, *others = net.parameters()
+    net(torch.ones(3, 2)).sum().backward(inputs=[first])
+    assert first.grad is not None
+    assert all(p.grad is None for p in others)
+
+
+def test_fast_tanh_can_be_differentiated_twice():
+    x = torch.linspace(-8, 8, 101, dtype=torch.float64).requires_grad_()
+    torch.testing.assert_close(FastTanh()(x), torch.tanh(x))
+    assert torch.autograd.gradgradcheck(FastTanh(), torch.randn(5).double().requires_grad_())
+
+
+def test_second_derivatives_are_right_or_refused():
+    net = mlp([2, 4, 1], nn.Tanh)
+    x = torch.randn(6, 2)
+    params = list(net.parameters())
+
+    def hessian_product(network, params):
+        grads = torch.autograd.grad(network(x).square().mean(), params, create_graph=True)
+        return torch.autograd.grad(sum((g * g).sum() for g in grads), params)
+
+    with pytest.raises(RuntimeError, match="once_differentiable|not have been used in the graph"):
+        hessian_product(net, params)
+    slow = plain(net)
+    expected = hessian_product(slow, list(slow.parameters()))
+    with second_derivatives():
+        found = hessian_product(net, params)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("shape", [(5,), (2, 3), ()])
+def test_a_few_rows_in_numpy(activation, shape):
+    net = observation_mlp(shape, [16, 4], activation)
+    for rows in (1, 3, 100):
+        obs = torch.randn(rows, *shape)
+        torch.testing.assert_close(torch.tensor(few_rows(net, obs)), net(obs).detach())
+
+
+def test_a_few_rows_see_every_change_of_the_weights():
+    net = mlp([3, 8, 2], nn.ReLU)
+    obs = torch.randn(2, 3)
+
+    def agree(network):
+        torch.testing.assert_close(torch.tensor(few_rows(network, obs)), network(obs).detach())
+
+    agree(net)
+    optimizer = Adam(net.parameters(), lr=0.1)
+    for _ in range(3):
+        gradient_step(optimizer, net(obs).square().sum())
+        agree(net)
+    copy = deepcopy(net)
+    gradient_step(optimizer, net(obs).square().sum())
+    agree(copy)
+    agree(net)
+    net.load_state_dict(copy.state_dict())
+    agree(net)
+    net.double().float()  # puts the weights somewhere else
+    agree(net)
+
+
+def test_wide_layers_are_left_to_pytorch():
+    net = mlp([3, 256, 2], nn.ReLU)
+    few_rows(net, torch.zeros(1, 3))
+    assert net.__dict__["numpy_views"][1] is not None  # 3 x 256 is still small
+    wide = mlp([3, 256, 256, 2], nn.ReLU)
+    torch.testing.assert_close(
+        torch.tensor(few_rows(wide, torch.ones(1, 3))), wide(torch.ones(1, 3)).detach()
+    )
+    assert wide.__dict__["numpy_views"][1] is None
+
+
+def test_drawn_actions_have_the_probabilities_of_the_policy():
+    obs = torch.randn(1, 4).expand(50, 4)
+    actor = MLPCategoricalActor(4, 3, (8,), nn.Tanh)
+    draws = [actor.sample(obs) for _ in range(400)]
+    acts = torch.cat([torch.as_tensor(act) for act, _ in draws])
+    shares = torch.bincount(acts, minlength=3) / len(acts)
+    probabilities = actor._distribution(obs[0]).probs.detach()
+    torch.testing.assert_close(shares, probabilities, atol=0.012, rtol=0)
+    act, logp = draws[0]
+    expected = actor(obs, torch.as_tensor(act))[1].detach()
+    torch.testing.assert_close(torch.tensor(logp), expected)
+
+    gaussian = MLPGaussianActor(4, 2, (8,), nn.Tanh)
+    act, logp = gaussian.sample(obs)
+    expected = gaussian(obs, torch.as_tensor(act))[1].detach()
+    torch.testing.assert_close(torch.tensor(logp), expected)
+    many = torch.cat([torch.as_tensor(gaussian.sample(obs)[0]) for _ in range(400)])
+    torch.testing.assert_close(many.mean(0), gaussian.mode(obs)[0].detach(), atol=0.02, rtol=0)
+    torch.testing.assert_close(many.std(0), gaussian.log_std.detach().exp(), atol=0.02, rtol=0)
+
+
+def test_adam_takes_the_steps_of_pytorch():
+    nets = [nn.Linear(3, 2)]
+    nets.append(deepcopy(nets[0]))
+    ours, theirs = Adam(nets[0].parameters(), lr=0.01), torch.optim.Adam(nets[1].parameters(), 0.01)
+    for i in range(12):
+        x = torch.randn(4, 3)
+        for net, optimizer in zip(nets, (ours, theirs)):
+            optimizer.zero_grad()
+            (net(x) ** 2).sum().backward()
+            if i in (3, 4):
+                net.bias.grad = None  # a parameter that a loss did not touch
+            optimizer.step()
+        for p, q in zip(nets[0].parameters(), nets[1].parameters()):
+            torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+        if i == 6:  # saved and loaded in between
+            again = Adam(nets[0].parameters(), lr=0.01)
+            again.load_state_dict(ours.state_dict())
+            ours = again
