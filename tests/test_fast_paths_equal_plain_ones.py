@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from spinup.parts.learning import Adam, gradient_step
+from spinup.parts.learning import Adam, gradient_step, shorten
 from spinup.parts.networks import (
     FastTanh,
     MLPCategoricalActor,
@@ -163,3 +163,15 @@ def test_adam_takes_the_steps_of_pytorch():
             again = Adam(nets[0].parameters(), lr=0.01)
             again.load_state_dict(ours.state_dict())
             ours = again
+
+
+@pytest.mark.parametrize("max_norm", [0.1, 1000.0])
+def test_gradients_are_shortened_as_pytorch_does(max_norm):
+    nets = [nn.Linear(3, 2)]
+    nets.append(deepcopy(nets[0]))
+    for net in nets:
+        net(torch.ones(4, 3)).square().sum().backward()
+    shorten([p.grad for p in nets[0].parameters()], max_norm)
+    nn.utils.clip_grad_norm_(nets[1].parameters(), max_norm)
+    for p, q in zip(nets[0].parameters(), nets[1].parameters()):
+        torch.testing.assert_close(p.grad, q.grad)

@@ -53,8 +53,14 @@ def gradient_step(optimizer, loss, max_grad_norm=None):
     loss.backward(inputs=params)
     average_gradients(params)
     if max_grad_norm is not None:
-        torch.nn.utils.clip_grad_norm_(params, max_grad_norm)
+        shorten([p.grad for p in params if p.grad is not None], max_grad_norm)
     optimizer.step()
+
+
+def shorten(grads, max_norm):
+    """Scale gradients down together, if together they are longer than `max_norm`."""
+    length = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+    torch._foreach_mul_(grads, (max_norm / (length + 1e-6)).clamp(max=1))
 
 
 @torch.no_grad()
