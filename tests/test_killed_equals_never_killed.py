@@ -16,9 +16,9 @@ INSTANTS = ["step:150", "torn:3", "gradient_step:20", "replace:4", "fsync:8"]
 def test_killed_and_resumed_equals_unbroken(algorithm, num_envs, cpu, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert killing.run_until_done(killing.command(algorithm, whole, num_envs, cpu), []) == 0
-    instants = INSTANTS if (num_envs, cpu) != (4, 1) else INSTANTS[:3]
+    instants = INSTANTS if (num_envs, cpu) in ((1, 1), (4, 2)) else INSTANTS[1:3]
     command = killing.command(algorithm, broken, num_envs, cpu)
-    assert killing.run_until_done(command, instants) >= 3
+    assert killing.run_until_done(command, instants) >= len(instants) - 1
     expected, found = killing.remains(whole), killing.remains(broken)
     assert found.keys() == expected.keys()
     assert [key for key in expected if found[key] != expected[key]] == []
