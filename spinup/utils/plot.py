@@ -12,6 +12,7 @@ import numpy as np
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.logx import OLDER_RUNS
 from spinup.utils.serialization_utils import read_json
+from spinup.utils.test_policy import has_screen
 
 PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a run has
 ESTIMATORS = ("mean", "median", "max", "min")
@@ -245,9 +246,8 @@ def _has_screen():
     """Whether a window, or a notebook's cell, can show a figure."""
     import matplotlib
 
-    screens = [os.environ.get("DISPLAY"), os.environ.get("WAYLAND_DISPLAY")]
-    screens += [sys.platform in ("darwin", "win32"), "ipykernel" in sys.modules]
-    return any(screens) and matplotlib.get_backend().lower() != "agg"
+    shown = has_screen() or "ipykernel" in sys.modules
+    return shown and matplotlib.get_backend().lower() != "agg"
 
 
 def make_plots(
