@@ -39,9 +39,10 @@ def main():
 
     def full(self, *args, **kwargs):
         original(self, *args, **kwargs)
-        self.columns.obs[:STORED] = self.rng.standard_normal((STORED, 17))
-        self.columns.obs2[:STORED] = self.columns.obs[:STORED]
-        self.total = STORED
+        columns = self.ring.columns
+        columns["obs"][:STORED] = self.rng.standard_normal((STORED, 17))
+        columns["obs2"][:STORED] = columns["obs"][:STORED]
+        self.ring.total = STORED
 
     original, make.__init__ = make.__init__, full
     checkpoint.Checkpoint.save, checkpoint.Checkpoint.epochs = timed_save, timed_epochs

@@ -14,7 +14,7 @@ from spinup.algos.pytorch.dqn import dqn as dqn_module
 from spinup.algos.pytorch.sac import sac as sac_module
 from spinup.parts import session
 from spinup.parts.checkpoint import read_tree, write_tree
-from spinup.parts.envs import EnvMaker, VectorEnv, describe_env, make_env, play
+from spinup.parts.envs import EnvMaker, Episode, VectorEnv, describe_env, make_env, play
 from spinup.parts.learning import ReplayBuffer
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import convert_json
@@ -78,7 +78,7 @@ def test_the_successor_is_the_true_one_and_obs_is_the_new_start(how):
     assert step.obs2.ravel().tolist() == [3, 3]
     assert env.obs.ravel().tolist() == [100, 100]
     assert step.ended == [0, 1]
-    assert step.episodes == [(1.5, 3)] * 2
+    assert step.episodes == [Episode(1.5, 3)] * 2
     assert step.terminated.tolist() == [how == "length"] * 2
     assert step.truncated.tolist() == [how != "length"] * 2
     assert env.step([0, 0]).obs2.ravel().tolist() == [101, 101]
@@ -102,7 +102,8 @@ def test_each_environment_ends_by_itself():
     seen = [env.step([0, 0]) for _ in range(6)]
     assert [step.ended for step in seen] == [[], [0], [1], [0], [], [0, 1]]
     assert [step.episodes for step in seen] == [
-        [], [(1.0, 2)], [(1.5, 3)], [(1.0, 2)], [], [(1.0, 2), (1.5, 3)],
+        [], [Episode(1.0, 2)], [Episode(1.5, 3)], [Episode(1.0, 2)], [],
+        [Episode(1.0, 2), Episode(1.5, 3)],
     ]  # fmt: skip
     assert [step.obs2[0, 0] for step in seen] == [1, 2, 101, 102, 201, 202]
     assert env.obs.ravel().tolist() == [300, 200]
@@ -121,7 +122,7 @@ def test_playing_gives_whole_episodes_from_fresh_starts():
     env = VectorEnv(lambda: Counter(length=3))
     env.step([0])  # half an episode that must not be counted
     episodes = list(play(env, lambda obs: np.zeros(len(obs), int), 4))
-    assert episodes == [(1.5, 3)] * 4
+    assert episodes == [Episode(1.5, 3)] * 4
     assert list(play(env, lambda obs: np.zeros(len(obs), int), 0)) == []
 
 
@@ -268,7 +269,7 @@ def test_images_stay_bytes_until_a_batch_is_drawn():
     assert np.array_equal(step.obs2, [image, image])
     buffer = ReplayBuffer(size=10, **session.space_dims(env))
     buffer.store(env.obs, [0, 1], step.rew, step.obs2, step.terminated)
-    assert buffer.columns.obs.dtype == np.uint8
+    assert buffer.ring.columns["obs"].dtype == np.uint8
     batch = buffer.sample_batch(5)
     assert batch.obs.dtype == torch.float32
     assert np.array_equal(batch.obs[0].numpy(), image)
@@ -358,7 +359,7 @@ def test_private_randomness_is_noticed_and_said_and_a_new_episode_begins(chance_
     assert envs[1].returns.tolist() == [0]
     step = envs[1].step([0])
     assert 1 <= step.obs2[0, 0] < 2
-    assert step.episodes in ([], [(0.5, 1)])
+    assert step.episodes in ([], [Episode(0.5, 1)])
 
 
 # --- Mistakes, in the user's words ---
@@ -485,7 +486,7 @@ def test_an_environment_of_the_old_gym_steps_and_ends(kind):
     steps = [env.step(env.sample_actions()) for _ in range(6)]
     assert [step.obs2[0, 0] for step in steps] == [1, 2, 3, 1, 2, 3]
     assert [step.terminated.tolist() for step in steps] == [[t % 3 == 2] * 2 for t in range(6)]
-    assert steps[2].episodes == [(3.0, 3)] * 2
+    assert steps[2].episodes == [Episode(3.0, 3)] * 2
     assert not any(step.truncated.any() for step in steps)
 
 

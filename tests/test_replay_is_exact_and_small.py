@@ -34,7 +34,7 @@ def expected(total, size):
 
 
 def content(buffer):
-    columns = [column[: buffer.size].tolist() for column in buffer.columns]
+    columns = [column[: buffer.size].tolist() for column in buffer.ring.columns.values()][:5]
     return [tuple(row) for row in zip(*columns)]
 
 
@@ -136,9 +136,11 @@ def test_a_batch_does_not_change_when_its_rows_are_overwritten():
 
 def test_a_million_halfcheetah_transitions_need_at_most_180_megabytes():
     buffer = learning.ReplayBuffer((17,), 6, 1_000_000)
-    columns = {c.__array_interface__["data"][0]: c.nbytes for c in buffer.columns}
-    columns |= {t.data_ptr(): t.nbytes for t in buffer.tensors}  # the same memory, counted once
-    assert 0 < sum(columns.values()) <= 180e6
+    held = [*vars(buffer).values(), *vars(buffer.ring).values()]
+    arrays = [part for part in held if isinstance(part, (np.ndarray, torch.Tensor))]
+    assert [array is buffer.ring.rows for array in arrays] == [True]
+    assert all(np.shares_memory(c, buffer.ring.rows) for c in buffer.ring.columns.values())
+    assert 0 < buffer.ring.rows.nbytes <= 180e6
 
 
 # --- On disk ---
@@ -148,7 +150,7 @@ def restored(buffer, folder, size, kind=ReplayBuffer):
     """What a process that starts anew has after reading."""
     fresh = kind(2, 1, size, seed=99)
     fresh.load_state_dict(buffer.state_dict())
-    fresh.read_log(folder)
+    fresh.ring.read_log(folder)
     return fresh
 
 
@@ -178,19 +180,19 @@ def test_the_log_gives_back_the_ring_after_any_history(tmp_path_factory, size, h
     saved = None
     for event in history:
         if event == "save":
-            buffer.append_log(folder)
+            buffer.ring.append_log(folder)
             saved = Saved(buffer)
-            buffer.log.forget()
+            buffer.ring.log.forget()
             assert content(restored(saved, folder, size)) == expected(total, size)
         elif event == "killed" and saved is not None:
             store(buffer, 1000 + total, 7)  # rows that no checkpoint will ever count
-            buffer.append_log(folder)
+            buffer.ring.append_log(folder)
             buffer = restored(saved, folder, size)
-            total = buffer.total
+            total = buffer.ring.total
         elif event != "killed":
             store(buffer, total, event)
             total += event
-    buffer.append_log(folder)
+    buffer.ring.append_log(folder)
     again = restored(buffer, folder, size)
     assert content(again) == content(buffer) == expected(total, size)
     assert again.rng.integers(9, size=20).tolist() == buffer.rng.integers(9, size=20).tolist()
@@ -199,7 +201,7 @@ def test_the_log_gives_back_the_ring_after_any_history(tmp_path_factory, size, h
 def test_a_restored_torch_buffer_draws_the_same_batches(tmp_path):
     buffer = learning.ReplayBuffer(2, 1, 8, seed=0)
     store(buffer, 0, 13)
-    buffer.append_log(tmp_path)
+    buffer.ring.append_log(tmp_path)
     fresh = restored(buffer, tmp_path, 8, learning.ReplayBuffer)
     for _ in range(3):
         for mine, theirs in zip(fresh.sample_batch(6), buffer.sample_batch(6)):
@@ -210,7 +212,7 @@ def test_a_restored_torch_buffer_draws_the_same_batches(tmp_path):
 def test_the_torn_tail_of_a_killed_writer_does_not_matter(tmp_path, torn):
     buffer = small(16)
     store(buffer, 0, 5)
-    buffer.append_log(tmp_path)
+    buffer.ring.append_log(tmp_path)
     saved = Saved(buffer)
     (last,) = [p for p in tmp_path.iterdir() if p.name == "2.rows"]  # rows 4 and 5; 5 is to come
     with open(last, "ab") as file:
@@ -219,7 +221,7 @@ def test_the_torn_tail_of_a_killed_writer_does_not_matter(tmp_path, torn):
     resumed = restored(saved, tmp_path, 16)
     assert content(resumed) == expected(5, 16)
     store(resumed, 5, 4)
-    resumed.append_log(tmp_path)
+    resumed.ring.append_log(tmp_path)
     assert content(restored(resumed, tmp_path, 16)) == expected(9, 16)
 
 
@@ -227,12 +229,12 @@ def appended(buffer, folder, monkeypatch):
     """Which rows a save writes: the number of the first, and how many."""
     seen, append = [], ReplayLog.append
 
-    def watched(log, first, batch):
-        seen.append((first, len(batch.rew)))
-        append(log, first, batch)
+    def watched(log, first, rows):
+        seen.append((first, len(rows)))
+        append(log, first, rows)
 
     monkeypatch.setattr(ReplayLog, "append", watched)
-    buffer.append_log(folder)
+    buffer.ring.append_log(folder)
     monkeypatch.undo()
     return seen
 
@@ -240,12 +242,12 @@ def appended(buffer, folder, monkeypatch):
 def test_saving_writes_only_what_is_new(tmp_path, monkeypatch):
     buffer = small(800)
     store(buffer, 0, 500)
-    buffer.append_log(tmp_path)
+    buffer.ring.append_log(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     store(buffer, 500, 3)
     assert appended(buffer, tmp_path, monkeypatch) == [(500, 3)]
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    row = buffer.log.row.itemsize
+    row = buffer.ring.log.row.itemsize
     assert sum(map(len, after.values())) - sum(map(len, before.values())) == 3 * row
     for name, old in before.items():
         assert after[name].startswith(old)
@@ -254,7 +256,7 @@ def test_saving_writes_only_what_is_new(tmp_path, monkeypatch):
 def test_saving_writes_only_what_is_new_after_resuming_too(tmp_path, monkeypatch):
     buffer = small(800)
     store(buffer, 0, 500)
-    buffer.append_log(tmp_path)
+    buffer.ring.append_log(tmp_path)
     resumed = restored(buffer, tmp_path, 800)
     store(resumed, 500, 3)
     assert appended(resumed, tmp_path, monkeypatch) == [(500, 3)]
@@ -263,7 +265,7 @@ def test_saving_writes_only_what_is_new_after_resuming_too(tmp_path, monkeypatch
 def test_saving_never_writes_more_than_the_ring(tmp_path, monkeypatch):
     buffer = small(10)
     store(buffer, 0, 4)
-    buffer.append_log(tmp_path)
+    buffer.ring.append_log(tmp_path)
     store(buffer, 4, 31)
     assert appended(buffer, tmp_path, monkeypatch) == [(25, 10)]
 
@@ -275,13 +277,13 @@ def test_what_has_left_the_ring_is_removed_and_the_disk_use_stays_bounded(tmp_pa
     for epoch in range(60):
         store(buffer, total, n := 7 + epoch % 11)
         total += n
-        buffer.append_log(tmp_path)
-        buffer.log.forget()
+        buffer.ring.append_log(tmp_path)
+        buffer.ring.log.forget()
         sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
         # Files before the one in which the oldest row of the ring lies are gone.
-        first = max(0, total - size) // buffer.log.rows_per_file
+        first = max(0, total - size) // buffer.ring.log.rows_per_file
         assert min(int(path.stem) for path in tmp_path.iterdir()) == first
-    row, spare = buffer.log.row.itemsize, buffer.log.rows_per_file
+    row, spare = buffer.ring.log.row.itemsize, buffer.ring.log.rows_per_file
     assert total > 5 * size
     assert max(sizes) <= (size + spare) * row
     assert content(restored(buffer, tmp_path, size)) == expected(total, size)
@@ -291,11 +293,11 @@ def test_nothing_is_removed_before_the_new_checkpoint_is_complete(tmp_path):
     """Between appending and the checkpoint's own file a run may be killed: the old one must do."""
     buffer = small(16)
     store(buffer, 0, 20)
-    buffer.append_log(tmp_path)
-    buffer.log.forget()
+    buffer.ring.append_log(tmp_path)
+    buffer.ring.log.forget()
     saved = Saved(buffer)
     store(buffer, 20, 45)
-    buffer.append_log(tmp_path)
+    buffer.ring.append_log(tmp_path)
     assert content(restored(saved, tmp_path, 16)) == expected(20, 16)
 
 
@@ -303,7 +305,7 @@ def test_nothing_is_removed_before_the_new_checkpoint_is_complete(tmp_path):
 def test_a_damaged_log_gets_a_sentence(tmp_path, damage):
     buffer = small(16)
     store(buffer, 0, 16)
-    buffer.append_log(tmp_path)
+    buffer.ring.append_log(tmp_path)
     victim = tmp_path / "3.rows"
     if damage == "missing":
         victim.unlink()
@@ -319,8 +321,7 @@ def test_a_ring_of_another_size_is_refused():
 
 
 def test_a_log_of_a_huge_ring_has_few_files(tmp_path):
-    columns = small(1).columns
-    log = ReplayLog(tmp_path, columns, 1_000_000)
+    log = ReplayLog(tmp_path, small(1).ring.rows.dtype, 1_000_000)
     assert 1_000_000 <= log.rows_per_file * ReplayLog.FILES_PER_RING < 1_001_000
 
 

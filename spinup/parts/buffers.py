@@ -55,43 +55,102 @@ def discount_cumsum(x, discount):
     return np.array(out[::-1])
 
 
+class Ring:
+    """A table of the last `size` rows, which is saved by appending what is new.
+
+    Rows lie one behind the other with their fields side by side, so that drawing a batch of them
+    touches memory once per row, and writing them to disk is one call.
+    """
+
+    def __init__(self, size, **fields):
+        """Make room for rows.
+
+        fields: the shape (a number, a tuple, or None for numbers) and the type of each
+        """
+        shaped = [(name, t, combined_shape(1, shape)[1:]) for name, (shape, t) in fields.items()]
+        self.rows = np.zeros(int(size), np.dtype(shaped, align=True))
+        self.columns = {name: self.rows[name] for name in fields}  # views of the same memory
+        self.total, self.max_size, self.log = 0, int(size), None  # total: rows since the start
+
+    @property
+    def size(self) -> int:
+        """How many rows there are now."""
+        return min(self.total, self.max_size)
+
+    def store(self, n: int, *values) -> slice | np.ndarray:
+        """Remember `n` rows, given field by field; tells where they now are."""
+        first = self.total % self.max_size
+        if first + n <= self.max_size:
+            where = slice(first, first + n)
+        else:
+            where = np.arange(first, first + n) % self.max_size
+        for column, new in zip(self.columns.values(), values):
+            column[where] = new
+        self.total += n
+        return where
+
+    def state_dict(self):
+        return dict(total=self.total, max_size=self.max_size)
+
+    def load_state_dict(self, state):
+        if state["max_size"] != self.max_size:
+            raise UserError(
+                f"The run was saved with replay_size {state['max_size']}, not {self.max_size}."
+            )
+        self.total = state["total"]
+
+    def append_log(self, folder: Path):
+        """Write the rows that are new since the last call; what was written stays as it is."""
+        self.log = self.log or ReplayLog(folder, self.rows.dtype, self.max_size)
+        first = max(self.log.total, self.total - self.max_size)
+        # As plain bytes: copied field by field, the gaps between fields would hold anything.
+        whole = self.rows.view(np.dtype((np.void, self.rows.dtype.itemsize)))
+        self.log.append(first, whole[np.arange(first, self.total) % self.max_size])
+
+    def read_log(self, folder: Path):
+        """Fetch back every row that a run had when it was saved."""
+        self.log = ReplayLog(folder, self.rows.dtype, self.max_size)
+        for first, saved in self.log.read(self.total):
+            self.rows[np.arange(first, first + len(saved)) % self.max_size] = saved
+
+
 class ReplayBuffer:
     """The last `size` transitions of one environment or of many."""
 
-    def __init__(self, obs_dim, act_dim, size, seed=0, obs_dtype=np.float32, act_dtype=np.float32):
+    def __init__(
+        self, obs_dim, act_dim, size, seed=0, obs_dtype=np.float32, act_dtype=np.float32,
+        convert=lambda batch: batch,
+    ):  # fmt: skip
         """Make room for transitions.
 
         obs_dim, act_dim: the shape of one observation and of one action; None for numbers
         size: how many transitions to keep before the oldest is overwritten
+        convert: turns a batch of arrays into what a backend wants
         """
-        size = int(size)
-        kinds = Transitions(
-            (obs_dim, obs_dtype), (act_dim, act_dtype), (None, np.float32),
-            (obs_dim, obs_dtype), (None, np.bool_),
+        number = (None, np.float32)
+        self.ring = Ring(
+            size, obs=(obs_dim, obs_dtype), act=(act_dim, act_dtype), rew=number,
+            obs2=(obs_dim, obs_dtype), terminated=number, truncated=number,
         )  # fmt: skip
-        self.columns = Transitions(*(np.zeros(combined_shape(size, d), t) for d, t in kinds))
-        self.total, self.max_size, self.log = 0, size, None  # total: rows stored since the start
-        self.rng = np.random.default_rng(seed)
+        self.stride = 1  # environments that store together: their rows take turns
+        self.rng, self.convert = np.random.default_rng(seed), convert
 
     @property
     def size(self) -> int:
         """How many transitions there are now."""
-        return min(self.total, self.max_size)
+        return self.ring.size
 
     def __len__(self):
         return self.size
 
-    def store(self, obs, act, rew, next_obs, done):
-        """Remember one transition, or one per environment; done: terminated, not truncated."""
-        n = 1 if np.ndim(rew) == 0 else len(rew)
-        first = self.total % self.max_size
-        if first + n <= self.max_size:
-            rows = slice(first, first + n)
-        else:
-            rows = np.arange(first, first + n) % self.max_size
-        for column, new in zip(self.columns, (obs, act, rew, next_obs, done)):
-            column[rows] = new
-        self.total += n
+    def store(self, obs, act, rew, next_obs, done, truncated=False):
+        """Remember one transition, or one per environment.
+
+        done: the task terminated there
+        truncated: only the clock ran out; for those who ask which rows follow each other
+        """
+        self.stride = 1 if np.ndim(rew) == 0 else len(rew)
+        self.ring.store(self.stride, obs, act, rew, next_obs, done, truncated)
 
     def sample_rows(self, batch_size) -> np.ndarray:
         """Rows drawn evenly, with repetition, from all that are filled."""
@@ -99,33 +158,16 @@ class ReplayBuffer:
 
     def sample_batch(self, batch_size=32) -> Transitions:
         """A batch of transitions drawn evenly from all that are stored."""
-        rows = self.sample_rows(batch_size)
-        return Transitions(*(column[rows] for column in self.columns))
+        rows = self.ring.rows.take(self.sample_rows(batch_size))
+        return self.convert(Transitions(*(rows[name] for name in Transitions._fields)))
 
     def state_dict(self):
-        return dict(total=self.total, max_size=self.max_size, rng=self.rng.bit_generator.state)
+        rng = self.rng.bit_generator.state
+        return dict(ring=self.ring.state_dict(), stride=self.stride, rng=rng)
 
     def load_state_dict(self, state):
-        if state["max_size"] != self.max_size:
-            raise UserError(
-                f"The run was saved with replay_size {state['max_size']}, not {self.max_size}."
-            )
-        self.total, self.rng.bit_generator.state = state["total"], state["rng"]
-
-    def append_log(self, folder: Path):
-        """Write the rows that are new since the last call; what was written stays as it is."""
-        self.log = self.log or ReplayLog(folder, self.columns, self.max_size)
-        first = max(self.log.total, self.total - self.max_size)
-        rows = np.arange(first, self.total)
-        self.log.append(first, Transitions(*(c[rows % self.max_size] for c in self.columns)))
-
-    def read_log(self, folder: Path):
-        """Fetch back every row that a run had when it was saved."""
-        self.log = ReplayLog(folder, self.columns, self.max_size)
-        for first, saved in self.log.read(self.total):
-            rows = np.arange(first, first + len(saved)) % self.max_size
-            for column, name in zip(self.columns, saved.dtype.names):
-                column[rows] = saved[name]
+        self.ring.load_state_dict(state["ring"])
+        self.stride, self.rng.bit_generator.state = state["stride"], state["rng"]
 
 
 class ReplayLog:
@@ -137,21 +179,17 @@ class ReplayLog:
 
     FILES_PER_RING = 8
 
-    def __init__(self, folder: Path, columns: Transitions, max_size: int):
+    def __init__(self, folder: Path, row: np.dtype, max_size: int):
         self.folder, self.max_size, self.total = Path(folder), max_size, 0
         self.rows_per_file = max(1, -(-max_size // self.FILES_PER_RING))
-        fields = zip(columns._fields, columns)
-        self.row = np.dtype([(name, c.dtype, c.shape[1:]) for name, c in fields])
+        self.row = row
 
     def _file(self, number) -> Path:
         return self.folder / f"{number}.rows"
 
-    def append(self, first: int, batch: Transitions):
+    def append(self, first: int, rows: np.ndarray):
         """Append rows of which the first is row `first` of the run."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        rows = np.empty(len(batch.rew), self.row)
-        for name, column in zip(self.row.names, batch):
-            rows[name] = column
         self.total = first + len(rows)
         while len(rows):
             number, offset = divmod(first, self.rows_per_file)

@@ -102,9 +102,9 @@ class Checkpoint:
 
     def _save(self, epoch):
         self.folder.mkdir(parents=True, exist_ok=True)
-        logs = {n: part for n, part in self.parts.items() if hasattr(part, "append_log")}
-        for name, part in logs.items():
-            part.append_log(self._log_folder(name))
+        rings = {name: part.ring for name, part in self.parts.items() if hasattr(part, "ring")}
+        for name, ring in rings.items():
+            ring.append_log(self._log_folder(name))
         state = {name: part.state_dict() for name, part in self.parts.items()}
         write_tree(self._file(epoch), dict(state, random_streams=random_streams()))
         barrier()
@@ -114,8 +114,8 @@ class Checkpoint:
         for path in self.folder.glob(f"epoch*.rank{proc_id()}.npz"):
             if path != self._file(epoch):
                 path.unlink()
-        for part in logs.values():
-            part.log.forget()
+        for ring in rings.values():
+            ring.log.forget()
 
     def restore(self) -> int:
         """Put every part back; gives the number of epochs already done (0: nothing saved)."""
@@ -131,8 +131,8 @@ class Checkpoint:
         try:
             for name, part in self.parts.items():
                 part.load_state_dict(state[name])
-                if hasattr(part, "read_log"):
-                    part.read_log(self._log_folder(name))
+                if hasattr(part, "ring"):
+                    part.ring.read_log(self._log_folder(name))
         except (KeyError, IndexError, RuntimeError, TypeError, AttributeError) as error:
             raise UserError(
                 f"The checkpoint in {self.folder} does not fit this run ({error}). "

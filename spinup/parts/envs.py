@@ -35,6 +35,14 @@ REBUILT_WRAPPERS = {
 }  # fmt: skip
 
 
+class Episode(NamedTuple):
+    """What is left to tell of an episode that is over."""
+
+    ret: float  # its rewards added up
+    length: int
+    success: float = np.nan  # whether the goal was reached, of environments that say so
+
+
 class Step(NamedTuple):
     """One joint step of all environments; every array has one row per environment."""
 
@@ -43,7 +51,7 @@ class Step(NamedTuple):
     terminated: np.ndarray  # the task is over: nothing follows, its value is zero
     truncated: np.ndarray  # only the clock ran out: the task went on, its value counts
     ended: list[int]  # the environments whose episode ended here, for either reason
-    episodes: list[tuple[float, int]]  # (return, length) of each of those episodes
+    episodes: list[Episode]  # those episodes
 
 
 @dataclass(frozen=True)
@@ -308,12 +316,14 @@ class VectorEnv:
                     f"{env.unwrapped} does not return (obs, reward, terminated, truncated, info) "
                     "from step. Bring it up to Gymnasium, or derive it from the old gym.Env."
                 )
-            obs2[i], reward, terminated[i], timeout, _ = result
+            obs2[i], reward, terminated[i], timeout, info = result
             rew[i], truncated[i] = reward, timeout or self.lengths[i] >= self.max_ep_len
             self.returns[i] += float(reward)
             if terminated[i] or truncated[i]:
                 ended.append(i)
-                episodes.append((float(self.returns[i]), int(self.lengths[i])))
+                episodes.append(
+                    Episode(float(self.returns[i]), int(self.lengths[i]), _success(info))
+                )
         self.obs = obs2
         if ended:
             self.obs = obs2.copy()
@@ -363,8 +373,14 @@ class VectorEnv:
         return not over and total == ep_ret and self.obs[i].tobytes() == obs.tobytes()
 
 
+def _success(info) -> float:
+    """Whether an episode reached its goal; simulators have two names for it."""
+    told = info.get("is_success", info.get("success"))
+    return np.nan if told is None else float(told)
+
+
 def play(env: VectorEnv, policy, episodes: int):
-    """Yield (return, length) of `episodes` whole episodes of `policy` from fresh starts."""
+    """Yield `episodes` whole episodes (`Episode`) of `policy` from fresh starts."""
     if episodes:
         env.reset()
     while episodes > 0:

@@ -3,7 +3,7 @@
 import torch
 
 from spinup.parts import buffers
-from spinup.parts.buffers import Rollout, Transitions
+from spinup.parts.buffers import Rollout
 from spinup.utils.mpi_pytorch import average_gradients
 
 
@@ -86,18 +86,20 @@ def passes(rollout: Rollout, times, minibatch_size=None):
                 yield i, Rollout(*(column[rows] for column in rollout))
 
 
+def tensors_on(device):
+    """What makes tensors on `device` of a batch of arrays, a named tuple of any kind."""
+
+    def convert(batch):
+        return type(batch)(*(to_tensor(column, device) for column in batch))
+
+    return convert
+
+
 class ReplayBuffer(buffers.ReplayBuffer):
     """A ring of transitions that gives batches of tensors."""
 
     def __init__(self, *args, device="cpu", **kwargs):
-        super().__init__(*args, **kwargs)
-        self.device = device
-        self.tensors = Transitions(*(torch.from_numpy(column) for column in self.columns))
-
-    def sample_batch(self, batch_size=32) -> Transitions:
-        rows = torch.from_numpy(self.sample_rows(batch_size))
-        batch = (column.index_select(0, rows) for column in self.tensors)
-        return Transitions(*(to_tensor(column, self.device) for column in batch))
+        super().__init__(*args, convert=tensors_on(device), **kwargs)
 
 
 class GAEBuffer(buffers.GAEBuffer):

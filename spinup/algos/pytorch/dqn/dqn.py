@@ -135,16 +135,16 @@ def dqn(
             act = policy(obs, epsilon_at(t)) if t >= start_steps else env.sample_actions()
             step = env.step(act)
             buffer.store(obs, act, step.rew, step.obs2, step.terminated)
-            for ret, length in step.episodes:
-                logger.store(EpRet=ret, EpLen=length)
+            for episode in step.episodes:
+                logger.store(EpRet=episode.ret, EpLen=episode.length)
 
             for i in range(pace.updates_due(t, update_after, update_every)):
                 move = (t // update_every * update_every + i) % target_every == 0
                 batch = buffer.sample_batch(session.share(batch_size))
                 logger.store(**learn(batch, move_target=move))
 
-        for ret, length in play(test_env, policy, session.share(num_test_episodes)):
-            logger.store(TestEpRet=ret, TestEpLen=length)
+        for test in play(test_env, policy, session.share(num_test_episodes)):
+            logger.store(TestEpRet=test.ret, TestEpLen=test.length)
         last = pace.steps(epoch).stop
         logger.dump_epoch(
             COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last, Epsilon=epsilon_at(last)

@@ -150,8 +150,8 @@ def ppo(
             step = env.step(act)
             buffer.store(obs, act, step.rew, val, logp)
             logger.store(VVals=val)
-            for i, (ret, length) in zip(step.ended, step.episodes):
-                logger.store(EpRet=ret, EpLen=length)
+            for i, episode in zip(step.ended, step.episodes):
+                logger.store(EpRet=episode.ret, EpLen=episode.length)
                 v = 0 if step.terminated[i] else value_of(step.obs2[i : i + 1])[0]
                 buffer.finish_path(v, i)
         for i, v in enumerate(value_of(env.obs)):

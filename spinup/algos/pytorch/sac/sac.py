@@ -126,7 +126,7 @@ def sac(
     pace = session.pace(steps_per_epoch, num_envs, epochs)
     buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
     learner = make_learner(ac, lr, alpha)
-    target_entropy = -buffer.columns.act.shape[-1]
+    target_entropy = -session.space_dims(env)["act_dim"]
     learn = partial(update, learner, gamma=gamma, polyak=polyak, target_entropy=target_entropy)
     logger = session.open_logger("sac_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
@@ -144,14 +144,14 @@ def sac(
             act = policy(obs) if t >= start_steps else env.sample_actions()
             step = env.step(act)
             buffer.store(obs, act, step.rew, step.obs2, step.terminated)
-            for ret, length in step.episodes:
-                logger.store(EpRet=ret, EpLen=length)
+            for episode in step.episodes:
+                logger.store(EpRet=episode.ret, EpLen=episode.length)
 
             for _ in range(pace.updates_due(t, update_after, update_every)):
                 logger.store(**learn(buffer.sample_batch(session.share(batch_size))))
 
-        for ret, length in play(test_env, greedy, session.share(num_test_episodes)):
-            logger.store(TestEpRet=ret, TestEpLen=length)
+        for test in play(test_env, greedy, session.share(num_test_episodes)):
+            logger.store(TestEpRet=test.ret, TestEpLen=test.length)
         logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=pace.steps(epoch).stop)
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
