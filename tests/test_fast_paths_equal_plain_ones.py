@@ -6,16 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from spinup.parts.layers import FastTanh, few_rows, mlp, observation_mlp, second_derivatives
 from spinup.parts.learning import Adam, gradient_step, shorten
-from spinup.parts.networks import (
-    FastTanh,
-    MLPCategoricalActor,
-    MLPGaussianActor,
-    few_rows,
-    mlp,
-    observation_mlp,
-    second_derivatives,
-)
+from spinup.parts.networks import MLPCategoricalActor, MLPGaussianActor
 
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU]
 

@@ -18,11 +18,9 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 import spinup
-from spinup.parts.networks import KNOWN_ACTIVATIONS, activation_by_name
+from spinup.parts.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import convert_json, write_whole
-
-OWN_CLASSES = "spinup.algos.pytorch."
 
 
 def build(actor_critic, observation_space, action_space, ac_kwargs=None, device="cpu"):
@@ -159,10 +157,10 @@ def load_model(path: Path, actor_critic=None) -> nn.Module:
 
 
 def _own_class(name):
-    """One of the networks in our own core modules, by its dotted name; None for any other."""
+    """One of our own networks by its dotted name; None for any other."""
     module, _, attribute = name.rpartition(".")
-    algorithm = module.removeprefix(OWN_CLASSES).removesuffix(".core")
-    if module != f"{OWN_CLASSES}{algorithm}.core" or algorithm not in spinup.ALGORITHMS["pytorch"]:
+    cores = [f"spinup.algos.pytorch.{name}.core" for name in spinup.ALGORITHMS["pytorch"]]
+    if module not in ("spinup.parts.networks", *cores):
         return None
     found = getattr(import_module(module), attribute, None)
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None

@@ -4,7 +4,7 @@ from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.networks import count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.layers import count_vars, few_rows, mlp, observation_mlp
 
 __all__ = ["MLPQNetwork", "count_vars", "mlp"]
 

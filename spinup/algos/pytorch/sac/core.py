@@ -9,6 +9,7 @@ from torch import nn
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import require_actions
+from spinup.parts.layers import count_vars, mlp
 from spinup.parts.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
@@ -17,8 +18,6 @@ from spinup.parts.networks import (
     MLPQFunction,
     SquashedGaussianMLPActor,
     action_limits,
-    count_vars,
-    mlp,
     q_parameters,
     q_values,
 )
