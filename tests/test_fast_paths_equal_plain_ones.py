@@ -6,9 +6,25 @@ import pytest
 import torch
 from torch import nn
 
-from spinup.parts.layers import FastTanh, few_rows, mlp, observation_mlp, second_derivatives
+from spinup.parts.layers import (
+    FastTanh,
+    few_rows,
+    gradients,
+    mlp,
+    observation_mlp,
+    second_derivatives,
+)
 from spinup.parts.learning import Adam, gradient_step, shorten
-from spinup.parts.networks import MLPCategoricalActor, MLPGaussianActor
+from spinup.parts.networks import (
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    Ensemble,
+    MLPCategoricalActor,
+    MLPGaussianActor,
+    MLPQFunction,
+    SquashedGaussianMLPActor,
+    squashed_log_prob,
+)
 
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU]
 
@@ -48,6 +64,76 @@ def test_only_what_is_asked_for_gets_a_gradient():
     net(torch.ones(3, 2)).sum().backward(inputs=[first])
     assert first.grad is not None
     assert all(p.grad is None for p in others)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_critics_together_and_their_gradients(activation):
+    critics = [MLPQFunction(3, 2, (16, 8), activation) for _ in range(2)]
+    ensemble = Ensemble(critics)
+    results = []
+    for together in (True, False):
+        obs, act = torch.linspace(-2, 2, 21).view(7, 3), torch.linspace(-1, 1, 14).view(7, 2)
+        act.requires_grad_()
+        q = ensemble(obs, act) if together else torch.stack([c(obs, act) for c in critics])
+        owners = [ensemble] if together else critics
+        params = [p for owner in owners for p in owner.parameters()]
+        grads = torch.autograd.grad(q.square().mean() + q.amin(0).sum(), [act, *params])
+        results.append((q, *grads))
+    (q, of_act, *stacked), (expected_q, expected_of_act, *apart) = results
+    torch.testing.assert_close(q, expected_q, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(of_act, expected_of_act, rtol=1e-4, atol=1e-6)
+    weights, biases = stacked[:3], stacked[3:]
+    for i in range(2):
+        for layer, (weight, bias) in enumerate(zip(weights, biases)):
+            expected_weight, expected_bias = apart[6 * i + 2 * layer : 6 * i + 2 * layer + 2]
+            torch.testing.assert_close(weight[i].T, expected_weight, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(bias[i, 0], expected_bias, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("hidden_sizes", [(16,), (16, 8)])
+@pytest.mark.parametrize("log_std", [0.0, 3.0, -25.0])
+def test_squashed_policies_and_their_gradients(activation, hidden_sizes, log_std):
+    actor = SquashedGaussianMLPActor(3, 2, hidden_sizes, activation, [2.0, 0.5], [1.0, 0.0])
+    actor.log_std_layer.bias.data.fill_(log_std)  # inside the bounds, above them, below them
+    obs = torch.linspace(-1, 1, 15).view(5, 3)
+
+    def by_the_book(noise):
+        features = nn.Sequential(*actor.net)(obs)  # layer by layer
+        mu, width = actor.mu_layer(features), actor.log_std_layer(features)
+        width = width.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        u = mu + width.exp() * noise
+        middle, half = torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.5])
+        return middle + half * torch.tanh(u), squashed_log_prob(noise, width, u)
+
+    torch.manual_seed(3)
+    noise = torch.randn(5, 2)
+    torch.manual_seed(3)
+    results = []
+    for act, logp in (actor(obs), by_the_book(noise)):
+        loss = (act**3).sum() + (logp * torch.arange(5.0)).sum()
+        results.append((act, logp, *torch.autograd.grad(loss, list(actor.parameters()))))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_gradients_that_nobody_wants_are_not_computed():
+    """A loss that goes through critics to a policy must not pay for the critics' weights."""
+    critic, policy = mlp([2, 32, 32, 1], nn.ReLU), mlp([3, 32, 32, 2], nn.ReLU)
+    wanted = list(policy.parameters())
+
+    def products(compute):
+        loss = critic(policy(torch.ones(4, 3))).sum()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            found = compute(loss)
+        count = sum(e.count for e in profile.key_averages() if e.key in ("aten::mm", "aten::bmm"))
+        return count, found
+
+    all_of_them, expected = products(lambda loss: torch.autograd.grad(loss, wanted))
+    needed, found = products(lambda loss: gradients(loss, wanted))
+    assert all_of_them - needed == 3  # one for the weights of each layer of the critic
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
 
 
 def test_fast_tanh_can_be_differentiated_twice():

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from spinup.utils.errors import UserError, did_you_mean
 
@@ -14,7 +15,9 @@ KNOWN_ACTIVATIONS = (*nn.modules.activation.__all__, "Identity")
 
 def mlp(sizes, activation, output_activation=nn.Identity):
     """Fully connected layers of these sizes, with `activation` after each but the last."""
-    activation = FastTanh if activation is nn.Tanh else activation
+    activation, output_activation = (
+        FastTanh if kind is nn.Tanh else kind for kind in (activation, output_activation)
+    )
     layers = []
     for i, (size_in, size_out) in enumerate(zip(sizes[:-1], sizes[1:])):
         last = i == len(sizes) - 2
@@ -23,21 +26,39 @@ def mlp(sizes, activation, output_activation=nn.Identity):
 
 
 class MLP(nn.Sequential):
-    """Linear layers and activations, as one step for autograd where they are of a usual kind."""
+    """Linear layers and activations in turn."""
 
     def forward(self, x):
-        linear, activations = list(self)[0::2], list(self)[1::2]
-        kind = _usual_kind(activations)
-        usual = kind and x.ndim == 2 and all(type(layer) is nn.Linear for layer in linear)
-        if not usual or not x.is_cpu or _SECOND_DERIVATIVES:
+        layers = tuple(self._modules.values())
+        if any(type(layer) is not nn.Linear for layer in layers[0::2]):  # a user's own insertion
             return super().forward(x)
-        params = [p for layer in linear for p in (layer.weight, layer.bias)]
-        if not torch.is_grad_enabled():
-            return _layer_outputs(x, kind, params)[-1]
-        return _FusedLayers.apply(x, kind, *params)
+        params = [p for layer in layers[0::2] for p in (layer.weight, layer.bias)]
+        return through_layers(x, params, layers[1::2])
+
+
+def through_layers(x, params, activations):
+    """Rows of `x` through a network; one step for autograd where its layers are of a usual kind.
+
+    params: weight and bias of each layer in turn, as `nn.Linear` has them; or stacked, inputs
+        first, of several networks of one shape: then `x` is a stack of tables as well
+    activations: what comes after each layer
+    """
+    stacked = params[0].ndim == 3
+    *hidden, last = [type(activation) for activation in activations]
+    kind = _USUAL.get(hidden[0]) if last is nn.Identity and len(set(hidden)) == 1 else None
+    if kind is None or x.ndim != 2 + stacked or not x.is_cpu or _SECOND_DERIVATIVES:
+        for i, activation in enumerate(activations):
+            weight, bias = params[2 * i : 2 * i + 2]
+            x = torch.baddbmm(bias, x, weight) if stacked else F.linear(x, weight, bias)
+            x = activation(x)
+        return x
+    if not torch.is_grad_enabled():
+        return _layer_outputs(x, kind, params)[-1]
+    return _FusedLayers.apply(x, kind, *params)
 
 
 _SECOND_DERIVATIVES = []  # not empty: keep to operations that can be differentiated twice
+_WANTED = []  # not empty: the ids of those parameters whose gradients are being computed, and None
 
 
 @contextmanager
@@ -50,19 +71,27 @@ def second_derivatives():
         _SECOND_DERIVATIVES.pop()
 
 
-def _usual_kind(activations):
-    """'relu' or 'tanh' if that is the activation after each layer but the last; else None."""
-    *hidden, last = [type(a) for a in activations]
-    if last is not nn.Identity or len(set(hidden)) != 1:
-        return None
-    return {nn.ReLU: "relu", FastTanh: "tanh"}.get(hidden[0])
+def gradients(loss, params):
+    """The gradient of `loss` in each of `params`; None where it does not depend on one.
+
+    The fused layers are told which are wanted, for autograd does not tell them: a policy's loss
+    goes through the critics, but their weights need no gradient there.
+    """
+    _WANTED.append({None, *map(id, params)})  # None: a weight that was made of parameters
+    try:
+        return torch.autograd.grad(loss, params, allow_unused=True)
+    finally:
+        _WANTED.pop()
 
 
 def _layer_outputs(x, kind, params):
-    """What goes into each layer, then the result; params: weight and bias of each in turn."""
+    """What goes into each layer, then the result."""
     outputs = [x]
     for i in range(0, len(params), 2):
-        y = torch.addmm(params[i + 1], outputs[-1], params[i].t())
+        if x.ndim == 2:
+            y = torch.addmm(params[i + 1], outputs[-1], params[i].t())
+        else:
+            y = torch.baddbmm(params[i + 1], outputs[-1], params[i])
         if i + 2 < len(params):
             y = y.relu_() if kind == "relu" else y.mul_(2).sigmoid_().mul_(2).sub_(1)
         outputs.append(y)
@@ -77,6 +106,7 @@ class _FusedLayers(torch.autograd.Function):
         *inputs, y = _layer_outputs(x, kind, params)
         ctx.save_for_backward(*inputs, *params[0::2])
         ctx.kind, ctx.layers = kind, len(inputs)
+        ctx.ids = [id(p) if p.is_leaf else None for p in params]
         return y
 
     @staticmethod
@@ -85,11 +115,16 @@ class _FusedLayers(torch.autograd.Function):
         n, learned = ctx.layers, ctx.needs_input_grad
         inputs, weights = ctx.saved_tensors[:n], ctx.saved_tensors[n:]
         grads = [None] * (2 + 2 * n)
+        stacked = grad.ndim == 3
+        product = torch.bmm if stacked else torch.mm
         for i in reversed(range(n)):
-            if learned[2 + 2 * i]:
-                grads[2 + 2 * i], grads[3 + 2 * i] = torch.mm(grad.t(), inputs[i]), grad.sum(0)
+            if learned[2 + 2 * i] and (not _WANTED or ctx.ids[2 * i] in _WANTED[-1]):
+                left, right = (inputs[i], grad) if stacked else (grad, inputs[i])
+                grads[2 + 2 * i] = product(left.mT, right)
+                grads[3 + 2 * i] = grad.sum(-2, keepdim=stacked)
             if i > 0 or learned[0]:
-                grad = torch.mm(grad, weights[i])
+                weight = weights[i].mT if stacked else weights[i]
+                grad = grad * weight if grad.shape[-1] == 1 else product(grad, weight)
             if i > 0 and ctx.kind == "relu":
                 grad = torch.ops.aten.threshold_backward(grad, inputs[i], 0)
             elif i > 0:
@@ -119,6 +154,9 @@ class _FastTanh(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         return torch.ops.aten.tanh_backward(grad, *ctx.saved_tensors)
+
+
+_USUAL = {nn.ReLU: "relu", FastTanh: "tanh"}  # the activations that fused layers know
 
 
 def count_vars(module):

@@ -4,6 +4,7 @@ import torch
 
 from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
+from spinup.parts.layers import gradients
 from spinup.utils.mpi_pytorch import average_gradients
 
 
@@ -22,18 +23,29 @@ class Adam(torch.optim.Adam):
         params = group["params"]
         grads = [p.grad for p in params]
         if self.lists is None or any(grad is None for grad in grads):
-            torch.optim.Adam.step(self)  # makes the averages, too
-            if all(p in self.state for p in params):
-                columns = ("exp_avg", "exp_avg_sq", "step")
-                self.lists = [[self.state[p][column] for p in params] for column in columns]
+            self._plain_step(params)
             return
         exp_avgs, exp_avg_sqs, steps = self.lists
-        torch._foreach_add_(steps, 1)
+        torch._foreach_add_(list(dict.fromkeys(steps)), 1)
         torch._fused_adam_(
             params, grads, exp_avgs, exp_avg_sqs, [], steps,
             lr=group["lr"], beta1=group["betas"][0], beta2=group["betas"][1],
             weight_decay=0.0, eps=group["eps"], amsgrad=False, maximize=False,
         )  # fmt: skip
+
+    def _plain_step(self, params):
+        """PyTorch's own step, which makes the averages and leaves out what has no gradient."""
+        for state in self.state.values():
+            state["step"] = state["step"].clone()  # it may have been common to all
+        torch.optim.Adam.step(self)
+        if any(p not in self.state for p in params):
+            return
+        states = [self.state[p] for p in params]
+        if all(state["step"] == states[0]["step"] for state in states):
+            for state in states:
+                state["step"] = states[0]["step"]  # one count for all, to be raised once
+        columns = ("exp_avg", "exp_avg_sq", "step")
+        self.lists = [[state[column] for state in states] for column in columns]
 
     step.hooked = True  # tells PyTorch to leave its own hooks away
 
@@ -48,9 +60,8 @@ def gradient_step(optimizer, loss, max_grad_norm=None):
     max_grad_norm: a longer gradient (over all parameters together) is shortened to this
     """
     params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    for p in params:
-        p.grad = None
-    loss.backward(inputs=params)
+    for p, grad in zip(params, gradients(loss, params)):
+        p.grad = grad
     average_gradients(params)
     if max_grad_norm is not None:
         shorten([p.grad for p in params if p.grad is not None], max_grad_norm)

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.distributions import Categorical, Normal
 from torch.nn import functional as F
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import Flat, few_rows, mlp, observation_mlp
+from spinup.parts.layers import Flat, few_rows, mlp, observation_mlp, through_layers
 from spinup.utils.errors import UserError
 
 LOG_STD_MAX = 2
@@ -169,10 +170,11 @@ class Ensemble(nn.Module):
 
     def forward(self, obs, act, members=slice(None)):
         """One row of values per critic."""
-        x = torch.cat([self.flat(obs), act], dim=-1).expand(len(self), -1, -1)[members]
-        for weight, bias, activation in zip(self.weights, self.biases, self.activations):
-            x = activation(torch.baddbmm(bias[members], x, weight[members]))
-        return x.squeeze(-1)
+        x = torch.cat([self.flat(obs), act], dim=-1).expand(len(self), -1, -1)
+        params = [p for layer in zip(self.weights, self.biases) for p in layer]
+        if members != slice(None):
+            x, params = x[members], [p[members] for p in params]
+        return through_layers(x, params, self.activations).squeeze(-1)
 
 
 def _stacked(groups):
@@ -248,22 +250,58 @@ class SquashedGaussianMLPActor(nn.Module):
 
     def __init__(self, obs_dim, act_dim, hidden_sizes, activation, act_limit, act_center=0.0):
         super().__init__()
-        self.net = nn.Sequential(
-            observation_mlp(obs_dim, list(hidden_sizes), activation), activation()
-        )
+        obs_dim = (obs_dim,) if np.isscalar(obs_dim) else obs_dim
+        self.flat = Flat(obs_dim)
+        self.net = mlp([int(np.prod(obs_dim)), *hidden_sizes], activation, activation)
         self.mu_layer = nn.Linear(hidden_sizes[-1], act_dim)
         self.log_std_layer = nn.Linear(hidden_sizes[-1], act_dim)
         self.range = ActionRange(act_limit, act_center)
 
     def forward(self, obs, deterministic=False, with_logprob=True):
         """Actions within the bounds and the log probability of each (before it is scaled)."""
-        features = self.net(obs)
-        mu = self.mu_layer(features)
-        log_std = self.log_std_layer(features).clamp(LOG_STD_MIN, LOG_STD_MAX)
+        curves = self._curves(obs)
+        mu = curves[..., : curves.shape[-1] // 2]
         noise = torch.zeros_like(mu) if deterministic else torch.randn_like(mu)
-        u = mu + log_std.exp() * noise
-        logp = squashed_log_prob(noise, log_std, u) if with_logprob else None
-        return self.range(torch.tanh(u)), logp
+        if with_logprob:
+            unit, logp = _SquashedSample.apply(curves, noise)
+        else:
+            unit, logp = torch.tanh(_bell_curves(curves, noise)[0]), None
+        return self.range(unit), logp
+
+    def _curves(self, obs):
+        """The middle of each action's bell curve, then the logarithm of each width."""
+        mu, log_std, layers = self.mu_layer, self.log_std_layer, tuple(self.net)
+        params = [p for layer in layers[0::2] for p in (layer.weight, layer.bias)]
+        params += [torch.cat([mu.weight, log_std.weight]), torch.cat([mu.bias, log_std.bias])]
+        return through_layers(self.flat(obs), params, (*layers[1::2], nn.Identity()))
+
+
+def _bell_curves(curves, noise):
+    """The point at `noise` widths from the middle; the log width, and what it was before bounds."""
+    mu, raw = curves.chunk(2, -1)
+    log_std = raw.clamp(LOG_STD_MIN, LOG_STD_MAX)
+    return torch.addcmul(mu, log_std.exp(), noise), log_std, raw
+
+
+class _SquashedSample(torch.autograd.Function):
+    """tanh(u) and its log probability, with the chain rule written out: a third of the steps."""
+
+    @staticmethod
+    def forward(ctx, curves, noise):
+        u, log_std, raw = _bell_curves(curves, noise)
+        unit = torch.tanh(u)
+        ctx.save_for_backward(unit, log_std, raw, noise)
+        return unit, squashed_log_prob(noise, log_std, u)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_unit, grad_logp):
+        unit, log_std, raw, noise = ctx.saved_tensors
+        grad_logp = grad_logp.unsqueeze(-1)
+        # d tanh(u) / du = 1 - tanh(u)^2, and d logp / du = 2 tanh(u): see squashed_log_prob.
+        grad_u = torch.addcmul(grad_unit, unit, 2 * grad_logp - unit * grad_unit)
+        grad_log_std = grad_u * (log_std.exp() * noise) - grad_logp
+        return torch.cat([grad_u, grad_log_std * (log_std == raw)], -1), None
 
 
 def squashed_log_prob(noise, log_std, u):
