@@ -1,6 +1,7 @@
 """Layers in PyTorch: fully connected ones made fast for small networks, and what goes before."""
 
 from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -157,6 +158,16 @@ class _FastTanh(torch.autograd.Function):
 
 
 _USUAL = {nn.ReLU: "relu", FastTanh: "tanh"}  # the activations that fused layers know
+
+
+_parameter_lists = WeakKeyDictionary()
+
+
+def parameter_list(module) -> list:
+    """The parameters of a network; asked for once, for PyTorch looks for them at every call."""
+    if module not in _parameter_lists:
+        _parameter_lists[module] = list(module.parameters())
+    return _parameter_lists[module]
 
 
 def count_vars(module):

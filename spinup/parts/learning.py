@@ -4,7 +4,7 @@ import torch
 
 from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
-from spinup.parts.layers import gradients
+from spinup.parts.layers import gradients, parameter_list
 from spinup.utils.mpi_pytorch import average_gradients
 
 
@@ -76,8 +76,11 @@ def shorten(grads, max_norm):
 
 @torch.no_grad()
 def polyak_average(source, target, rho):
-    """target <- rho * target + (1 - rho) * source, for lists of parameters, in one call."""
-    torch._foreach_lerp_(list(target), list(source), 1 - rho)
+    """target <- rho * target + (1 - rho) * source, for networks or lists of parameters."""
+    source, target = (
+        parameter_list(x) if isinstance(x, torch.nn.Module) else list(x) for x in (source, target)
+    )
+    torch._foreach_lerp_(target, source, 1 - rho)
 
 
 def to_tensor(x, device="cpu"):

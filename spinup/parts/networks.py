@@ -11,7 +11,14 @@ from torch.distributions import Categorical, Normal
 from torch.nn import functional as F
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import Flat, few_rows, mlp, observation_mlp, through_layers
+from spinup.parts.layers import (
+    Flat,
+    few_rows,
+    mlp,
+    observation_mlp,
+    parameter_list,
+    through_layers,
+)
 from spinup.utils.errors import UserError
 
 LOG_STD_MAX = 2
@@ -217,7 +224,9 @@ def q_values(ac, obs, act):
 def q_parameters(ac):
     """All that the critics of `ac` learn."""
     ensemble = _shared_ensemble(ac)
-    return list((ensemble or nn.ModuleList([ac.q1, ac.q2])).parameters())
+    if ensemble is not None:
+        return parameter_list(ensemble)
+    return [*parameter_list(ac.q1), *parameter_list(ac.q2)]
 
 
 class ActionRange(nn.Module):

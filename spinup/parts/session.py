@@ -83,6 +83,7 @@ def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> Epoc
     resume = folder is not None and on_first_process(
         lambda: _claim(folder, config, settings["resume"])
     )
+    _share_cores(settings, network)
     logger = EpochLogger(**logger_kwargs, resume=resume)
     environment = describe_env(env.envs[0])
     if isinstance(maker, EnvMaker):
@@ -94,6 +95,18 @@ def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> Epoc
     name = environment["id"] or environment["made_by"]
     logger.log(f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}")
     return logger
+
+
+def _share_cores(settings, network):
+    """Use as many threads as pay off for the products of one gradient step."""
+    if "torch" not in sys.modules:
+        return
+    from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
+
+    asked = (settings.get(name) for name in ("minibatch_size", "batch_size", "steps_per_epoch"))
+    rows = next(count for count in asked if count)
+    weights = [p.numel() * (100 if p.ndim == 4 else 1) for p in network.parameters()]  # 4: pictures
+    setup_pytorch_for_mpi(share(rows) * max(weights, default=0))
 
 
 def _claim(folder, config, resume) -> bool:

@@ -7,12 +7,21 @@ import torch
 
 from spinup.utils.mpi_tools import broadcast, mpi_sum, num_procs
 
+WORTH_SHARING = 2_000_000  # multiplications in the largest product of a gradient step
+_all_threads = torch.get_num_threads()  # as many as PyTorch finds useful here
 
-def setup_pytorch_for_mpi():
-    """Share the cores of a machine out to the processes on it, unless the user has done so."""
-    if num_procs() > 1 and "OMP_NUM_THREADS" not in os.environ:
-        here = int(os.environ.get("MPI_LOCALNRANKS", num_procs()))  # those on this host
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // here))
+
+def setup_pytorch_for_mpi(largest_product=WORTH_SHARING):
+    """Share the cores of a machine out to the processes on it, unless the user has done so.
+
+    largest_product: how many multiplications the largest matrix product of a training has; for a
+        small one, a second thread costs more than it brings
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return
+    here = int(os.environ.get("MPI_LOCALNRANKS", num_procs()))  # those on this host
+    worth = largest_product >= WORTH_SHARING
+    torch.set_num_threads(max(1, _all_threads // here) if worth else 1)
 
 
 def mpi_avg_grads(module):

@@ -55,7 +55,7 @@ def update(learner, batch, *, gamma, double_q, polyak, move_target, max_grad_nor
     loss, stats = compute_loss_q(ac, target, batch, gamma=gamma, double_q=double_q)
     gradient_step(learner.q_optimizer, loss, max_grad_norm)
     if move_target:
-        polyak_average(ac.parameters(), target.parameters(), polyak)
+        polyak_average(ac, target, polyak)
     return stats
 
 
