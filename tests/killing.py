@@ -22,6 +22,12 @@ SETTINGS = dict(
     sac="sac --env Pendulum-v1 --steps_per_epoch 240 --epochs 5 --start_steps 100 --hid [16,16] "
     "--update_after 100 --update_every 20 --batch_size 16 --replay_size 500 --alpha auto "
     "--num_test_episodes 1",
+    ddpg="ddpg --env Pendulum-v1 --steps_per_epoch 240 --epochs 5 --start_steps 100 "
+    "--hid [16,16] --update_after 100 --update_every 20 --batch_size 16 --replay_size 500 "
+    "--num_test_episodes 1",
+    td3="td3 --env Pendulum-v1 --steps_per_epoch 240 --epochs 5 --start_steps 100 --hid [16,16] "
+    "--update_after 100 --update_every 20 --batch_size 16 --replay_size 500 --policy_delay 3 "
+    "--num_test_episodes 1",
     dqn="dqn --env CartPole-v1 --steps_per_epoch 240 --epochs 5 --start_steps 100 --hid [16,16] "
     "--update_after 100 --update_every 4 --batch_size 16 --replay_size 500 --target_every 10 "
     "--num_test_episodes 1",

@@ -15,6 +15,11 @@ CORE_FUNCTIONS = dict(
     combined_shape="length shape=None",
     count_vars="module",
 )
+DETERMINISTIC_NETWORKS = dict(
+    MLPActor="obs_dim act_dim hidden_sizes activation act_limit",
+    MLPQFunction="obs_dim act_dim hidden_sizes activation",
+    MLPActorCritic="observation_space action_space hidden_sizes=(256,256) activation=ReLU",
+)
 SIGNATURES = {
     "spinup.algos.pytorch.ppo.core": dict(
         **CORE_FUNCTIONS,
@@ -24,6 +29,8 @@ SIGNATURES = {
         MLPCritic="obs_dim hidden_sizes activation",
         MLPActorCritic="observation_space action_space hidden_sizes=(64,64) activation=Tanh",
     ),
+    "spinup.algos.pytorch.ddpg.core": dict(**CORE_FUNCTIONS, **DETERMINISTIC_NETWORKS),
+    "spinup.algos.pytorch.td3.core": dict(**CORE_FUNCTIONS, **DETERMINISTIC_NETWORKS),
     "spinup.algos.pytorch.sac.core": dict(
         **CORE_FUNCTIONS,
         MLPQFunction="obs_dim act_dim hidden_sizes activation",
@@ -35,6 +42,21 @@ SIGNATURES = {
         "epochs=50 gamma=0.99 clip_ratio=0.2 pi_lr=0.0003 vf_lr=0.001 train_pi_iters=80 "
         "train_v_iters=80 lam=0.97 max_ep_len=1000 target_kl=0.01 logger_kwargs=None save_freq=10",
         PPOBuffer="obs_dim act_dim size gamma=0.99 lam=0.95",
+    ),
+    "spinup.algos.pytorch.ddpg.ddpg": dict(
+        ddpg="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
+        "epochs=100 replay_size=1000000 gamma=0.99 polyak=0.995 pi_lr=0.001 q_lr=0.001 "
+        "batch_size=100 start_steps=10000 update_after=1000 update_every=50 act_noise=0.1 "
+        "num_test_episodes=10 max_ep_len=1000 logger_kwargs=None save_freq=1",
+        ReplayBuffer="obs_dim act_dim size",
+    ),
+    "spinup.algos.pytorch.td3.td3": dict(
+        td3="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
+        "epochs=100 replay_size=1000000 gamma=0.99 polyak=0.995 pi_lr=0.001 q_lr=0.001 "
+        "batch_size=100 start_steps=10000 update_after=1000 update_every=50 act_noise=0.1 "
+        "target_noise=0.2 noise_clip=0.5 policy_delay=2 "
+        "num_test_episodes=10 max_ep_len=1000 logger_kwargs=None save_freq=1",
+        ReplayBuffer="obs_dim act_dim size",
     ),
     "spinup.algos.pytorch.sac.sac": dict(
         sac="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
@@ -117,6 +139,7 @@ def test_names_from_the_top():
     from spinup import EpochLogger, Logger, __version__, dqn_pytorch, ppo_pytorch, sac_pytorch
 
     assert [f.__name__ for f in (ppo_pytorch, sac_pytorch, dqn_pytorch)] == ["ppo", "sac", "dqn"]
+    assert spinup.ddpg_pytorch.__name__ == "ddpg" and spinup.td3_pytorch.__name__ == "td3"
     assert issubclass(EpochLogger, Logger)
     assert __version__ == spinup.__version__
 
@@ -176,6 +199,27 @@ def test_networks_of_sac():
     assert actor(obs)[0].abs().max() <= 2
 
 
+@pytest.mark.parametrize(("algorithm", "critics"), [("ddpg", ["q"]), ("td3", ["q1", "q2"])])
+def test_networks_of_deterministic_policies(algorithm, critics):
+    core = import_module(f"spinup.algos.pytorch.{algorithm}.core")
+    low, high = np.float32([-1, 0, 10]), np.float32([1, 4, 30])
+    ac = core.MLPActorCritic(OBS, Box(low, high), hidden_sizes=(16, 16))
+    obs = torch.randn(200, 5, generator=torch.Generator().manual_seed(0)) * 50
+    a = ac.pi(obs)
+    assert a.shape == (200, 3)
+    assert (a >= torch.as_tensor(low)).all() and (a <= torch.as_tensor(high)).all()
+    assert (a.amin(0) < torch.as_tensor((low * 3 + high) / 4)).all()  # each dimension is used
+    assert (a.amax(0) > torch.as_tensor((low + 3 * high) / 4)).all()
+    assert isinstance(ac.act(obs), np.ndarray) and ac.act(obs).shape == (200, 3)
+    assert ac.act(obs[0]).shape == (3,)  # a single observation, as the original passed it
+    for name in critics:
+        assert getattr(ac, name)(obs, a).shape == (200,)
+        assert getattr(ac, name)(obs[0], a[0]).shape == ()
+    actor = core.MLPActor(5, 2, (8,), nn.ReLU, 2.0)  # as the original made it
+    assert actor(obs).abs().max() <= 2
+    assert core.MLPQFunction(5, 2, (8,), nn.ReLU)(obs, actor(obs)).shape == (200,)
+
+
 def test_weights_start_as_linear_layers_do():
     from spinup.algos.pytorch.sac import core
 
@@ -193,6 +237,10 @@ def test_weights_start_as_linear_layers_do():
     [
         ("ppo", "Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV "
                 "Entropy KL ClipFrac StopIter Time"),
+        ("ddpg", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ "
+                 "Time"),
+        ("td3", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LossPi "
+                "LossQ Time"),
         ("sac", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi* "
                 "LossPi LossQ Time"),
     ],

@@ -10,8 +10,10 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Sequence, Tuple
 
+from spinup.algos.pytorch.ddpg import ddpg as ddpg_module
 from spinup.algos.pytorch.dqn import dqn as dqn_module
 from spinup.algos.pytorch.sac import sac as sac_module
+from spinup.algos.pytorch.td3 import td3 as td3_module
 from spinup.parts import session
 from spinup.parts.checkpoint import read_tree, write_tree
 from spinup.parts.envs import EnvMaker, Episode, VectorEnv, describe_env, make_env, play
@@ -127,13 +129,13 @@ def test_playing_gives_whole_episodes_from_fresh_starts():
 
 
 @pytest.mark.parametrize("how", ["length", "clock", "max_ep_len"])
-@pytest.mark.parametrize("module", [sac_module, dqn_module])
+@pytest.mark.parametrize("module", [sac_module, dqn_module, ddpg_module, td3_module])
 def test_off_policy_algorithms_learn_terminations_only_from_the_task(
     module, how, monkeypatch, tmp_path
 ):
     batches, name = [], module.__name__.rpartition(".")[2]
     monkeypatch.setattr(module, "update", lambda _, batch, **__: batches.append(batch) or {})
-    space = Box(-1, 1, (1,)) if name == "sac" else Discrete(2)
+    space = Discrete(2) if name == "dqn" else Box(-1, 1, (1,))
     limit = {} if how == "max_ep_len" else {how: 3}
     getattr(module, name)(
         lambda: Counter(**limit, action_space=space), steps_per_epoch=30, epochs=1, update_after=20,

@@ -1,6 +1,7 @@
 """The house rules of the code, kept by reading it with Python's `ast`."""
 
 import ast
+import difflib
 import inspect
 import json
 import re
@@ -182,6 +183,33 @@ def test_off_policy_algorithms_collect_alike():
     assert "step = env.step(act)" in loops["pytorch/sac"]
     for name, loop in loops.items():
         assert loop == loops["pytorch/sac"], f"{name} collects otherwise than sac"
+
+
+# How each idea of TD3 shows in a line of td3.py that is not in ddpg.py.
+IDEAS = dict(
+    twins=r"\bTwin\b|critics\b|first critic|\bq[12]\b|Q[12]Vals|q_values|q_parameters|\(-1\)\.sum",
+    smoothing=r"target_noise|noise_clip|smoothing|a2 = bounds\.clip",
+    delay=r"policy_delay|move_policy|learn\(number\)|^ {8}return q_stats$",
+)
+ONLY_LAYOUT = r"^ *(return update\(|\)  # fmt: skip)$"
+
+
+def test_td3_differs_from_ddpg_by_its_three_ideas():
+    ddpg, td3 = (
+        re.sub("ddpg|td3", "name", source_of(f"pytorch/{name}").read_text(), flags=re.I)
+        for name in ("ddpg", "td3")
+    )
+    ddpg, td3 = ddpg.splitlines(), td3.splitlines()
+    shown = set()
+    for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, ddpg, td3, False).get_opcodes():
+        if kind == "equal":
+            continue
+        assert i_end - i <= j_end - j, f"ddpg.py has more to say than td3.py: {ddpg[i:i_end]}"
+        for line in td3[j:j_end]:
+            ideas = {idea for idea, shows in IDEAS.items() if re.search(shows, line)}
+            assert ideas or re.match(ONLY_LAYOUT, line), f"td3.py differs from ddpg.py: {line}"
+            shown |= ideas
+    assert shown == set(IDEAS)
 
 
 # --- Who may import whom ---

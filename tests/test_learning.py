@@ -30,6 +30,14 @@ TASKS = {
         dict(epochs=6, steps_per_epoch=1000, start_steps=500, update_after=500, ac_kwargs=SMALL,
              alpha="auto"),
     ),
+    "ddpg on Pendulum": (
+        "ddpg", "Pendulum-v1", -250,
+        dict(epochs=12, steps_per_epoch=1000, start_steps=500, update_after=500, ac_kwargs=SMALL),
+    ),
+    "td3 on Pendulum": (
+        "td3", "Pendulum-v1", -250,
+        dict(epochs=12, steps_per_epoch=1000, start_steps=500, update_after=500, ac_kwargs=SMALL),
+    ),
     "dqn on CartPole": (
         "dqn", "CartPole-v1", 400,
         dict(epochs=10, steps_per_epoch=5000, start_steps=100, update_after=100,

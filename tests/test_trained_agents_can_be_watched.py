@@ -15,7 +15,9 @@ from spinup.utils.errors import UserError
 from spinup.utils.test_policy import load_policy_and_env, load_pytorch_policy, run_policy
 
 TINY = dict(epochs=1, steps_per_epoch=60, ac_kwargs=dict(hidden_sizes=(8, 8)))
-ENVS = dict(ppo="CartPole-v1", sac="Pendulum-v1", dqn="CartPole-v1")
+ENVS = dict(
+    ppo="CartPole-v1", sac="Pendulum-v1", dqn="CartPole-v1", ddpg="Pendulum-v1", td3="Pendulum-v1"
+)
 
 
 @pytest.fixture(params=ENVS)
@@ -41,12 +43,12 @@ def test_loaded_policy_acts_as_the_trained_one(trained):
 
 def test_random_and_deterministic_differ(trained):
     _, folder = trained
-    if "dqn" in json.loads((folder / "config.json").read_text())["algorithm"]:
-        return  # a greedy agent has nothing to draw
+    algorithm = json.loads((folder / "config.json").read_text())["algorithm"]
+    draws = not algorithm.startswith(("dqn", "ddpg", "td3"))  # those have nothing to draw
     get_action = load_pytorch_policy(folder)
     obs = np.zeros(3 if "Pendulum" in (folder / "config.json").read_text() else 4, np.float32)
     torch.manual_seed(0)
-    assert len({np.asarray(get_action(obs)).tobytes() for _ in range(50)}) > 1
+    assert (len({np.asarray(get_action(obs)).tobytes() for _ in range(50)}) > 1) == draws
 
 
 def test_watching_prints_returns_and_records(trained, capsys, monkeypatch):

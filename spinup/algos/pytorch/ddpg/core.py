@@ -1,0 +1,31 @@
+"""DDPG's networks: a policy that gives one action, within bounds, and a critic."""
+
+import numpy as np
+from gymnasium.spaces import Box
+from torch import nn
+
+from spinup.parts.buffers import combined_shape
+from spinup.parts.envs import require_actions
+from spinup.parts.layers import count_vars, mlp
+from spinup.parts.networks import MLPActor, MLPQFunction, action_limits
+
+__all__ = ["MLPActor", "MLPActorCritic", "MLPQFunction", "combined_shape", "count_vars", "mlp"]
+
+
+class MLPActorCritic(nn.Module):
+    """A policy `pi` and a critic `q`."""
+
+    def __init__(
+        self, observation_space, action_space, hidden_sizes=(256, 256), activation=nn.ReLU
+    ):
+        super().__init__()
+        require_actions(action_space, (Box,), "ddpg", "For discrete actions use dqn or ppo.")
+        obs_dim, act_dim = observation_space.shape, int(np.prod(action_space.shape))
+        self.pi = MLPActor(
+            obs_dim, act_dim, hidden_sizes, activation, **action_limits(action_space)
+        )
+        self.q = MLPQFunction(obs_dim, act_dim, hidden_sizes, activation)
+
+    def act(self, obs, deterministic=True):
+        """The policy's action, as an array; noise is the training loop's business."""
+        return self.pi.act(obs)

@@ -1,0 +1,45 @@
+"""TD3's networks: a policy that gives one action, within bounds, and two critics."""
+
+import numpy as np
+from gymnasium.spaces import Box
+from torch import nn
+
+from spinup.parts.buffers import combined_shape
+from spinup.parts.envs import require_actions
+from spinup.parts.layers import count_vars, mlp
+from spinup.parts.networks import (
+    Ensemble,
+    Member,
+    MLPActor,
+    MLPQFunction,
+    action_limits,
+    q_parameters,
+    q_values,
+)
+
+__all__ = [
+    "MLPActor", "MLPActorCritic", "MLPQFunction", "combined_shape", "count_vars", "mlp",
+    "q_parameters", "q_values",
+]  # fmt: skip
+
+
+class MLPActorCritic(nn.Module):
+    """A policy `pi` and two critics, `q1` and `q2`, which are made in one batched product."""
+
+    def __init__(
+        self, observation_space, action_space, hidden_sizes=(256, 256), activation=nn.ReLU
+    ):
+        super().__init__()
+        require_actions(action_space, (Box,), "td3", "For discrete actions use dqn or ppo.")
+        obs_dim, act_dim = observation_space.shape, int(np.prod(action_space.shape))
+        self.pi = MLPActor(
+            obs_dim, act_dim, hidden_sizes, activation, **action_limits(action_space)
+        )
+        self.q = Ensemble(
+            [MLPQFunction(obs_dim, act_dim, hidden_sizes, activation) for _ in range(2)]
+        )
+        self.q1, self.q2 = Member(self.q, 0), Member(self.q, 1)
+
+    def act(self, obs, deterministic=True):
+        """The policy's action, as an array; noise is the training loop's business."""
+        return self.pi.act(obs)

@@ -1,0 +1,170 @@
+"""Twin Delayed DDPG: DDPG with three brakes on values that are too good to be true.
+
+Read downwards: the losses, the update made of them, the training loop around the update.
+Networks are in core.py, the settings of a run in config.json, the theory in README.md.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from spinup.algos.pytorch.td3 import core
+from spinup.parts import session
+from spinup.parts.buffers import Transitions
+from spinup.parts.checkpoint import Checkpoint
+from spinup.parts.envs import VectorEnv, play
+from spinup.parts.learning import Adam, ReplayBuffer, gradient_step, polyak_average, to_tensor
+from spinup.parts.models import build
+from spinup.parts.networks import ActionRange, action_limits
+from spinup.utils.mpi_pytorch import sync_params
+from spinup.utils.run_utils import launch
+
+COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals*
+    LossPi LossQ Time"""
+
+
+@dataclass
+class Learner:
+    """All that the update reads and writes."""
+
+    ac: nn.Module  # policy pi and critics q1, q2
+    target: nn.Module  # a slow copy of ac, which judges what comes next
+    q_optimizer: Adam
+    pi_optimizer: Adam
+
+
+def compute_loss_q(ac, target, batch: Transitions, *, gamma, target_noise, noise_clip, bounds):
+    """Squared error of both critics against one Bellman backup, that of actions close by."""
+    o, a, r, o2, terminated = batch
+    with torch.no_grad():
+        a2 = target.pi(o2)  # of the slow copy, as its value is
+        noise = (target_noise * torch.randn_like(a2)).clamp(-noise_clip, noise_clip)
+        a2 = bounds.clip(a2 + bounds.scale * noise)
+        q_targ = core.q_values(target, o2, a2).amin(0)
+        backup = r + gamma * (1 - terminated) * q_targ
+    q = core.q_values(ac, o, a)
+    loss = ((q - backup) ** 2).mean(-1).sum()
+    return loss, dict(LossQ=loss, Q1Vals=q[0], Q2Vals=q[1])
+
+
+def compute_loss_pi(ac, batch: Transitions):
+    """The policy wants a high value, by the first critic."""
+    loss = -ac.q1(batch.obs, ac.pi(batch.obs)).mean()
+    return loss, dict(LossPi=loss)
+
+
+def update(learner, batch, *, gamma, polyak, target_noise, noise_clip, bounds, move_policy):
+    """One gradient update: the critics; if it is time, the policy and then the slow copy of all."""
+    ac, target = learner.ac, learner.target
+    smoothing = dict(target_noise=target_noise, noise_clip=noise_clip, bounds=bounds)
+    loss, q_stats = compute_loss_q(ac, target, batch, gamma=gamma, **smoothing)
+    gradient_step(learner.q_optimizer, loss)
+    if not move_policy:
+        return q_stats
+    loss, pi_stats = compute_loss_pi(ac, batch)
+    gradient_step(learner.pi_optimizer, loss)
+    polyak_average(ac.parameters(), target.parameters(), polyak)
+    return q_stats | pi_stats
+
+
+def with_noise(act, *, bounds, act_noise):
+    """Actions with a bell curve's noise, in half-widths of each dimension, kept in the bounds."""
+    act = to_tensor(act, bounds.scale.device)
+    noise = act_noise * torch.randn_like(act)
+    return bounds.clip(act + bounds.scale * noise).cpu().numpy()
+
+
+def make_learner(ac, pi_lr, q_lr):
+    sync_params(ac)  # every process starts from the same weights
+    q_optimizer, pi_optimizer = Adam(core.q_parameters(ac), q_lr), Adam(ac.pi.parameters(), pi_lr)
+    return Learner(ac, deepcopy(ac), q_optimizer, pi_optimizer)
+
+
+def td3(
+    env_fn, actor_critic=core.MLPActorCritic, ac_kwargs=None, seed=0, steps_per_epoch=4000,
+    epochs=100, replay_size=1_000_000, gamma=0.99, polyak=0.995, pi_lr=1e-3, q_lr=1e-3,
+    batch_size=100, start_steps=10_000, update_after=1000, update_every=50, act_noise=0.1,
+    target_noise=0.2, noise_clip=0.5, policy_delay=2,
+    num_test_episodes=10, max_ep_len=1000, logger_kwargs=None, save_freq=1, num_envs=1,
+    device="cpu", resume=False,
+):  # fmt: skip
+    """Train a TD3 agent and give back its networks.
+
+    env_fn: makes an environment each time it is called
+    actor_critic: the class of the networks; needs `pi`, `q1`, `q2` and `act` as core.py has them
+    ac_kwargs: what it is made with, such as hidden_sizes and activation
+    seed: where all randomness starts; equal seeds give equal runs
+    steps_per_epoch: environment steps in an epoch, over all environments and processes
+    epochs: how many epochs
+    replay_size: transitions each process keeps before the oldest is overwritten
+    gamma: what a reward one step later is worth
+    polyak: what the slow copy keeps of itself when it moves; closer to 1 is slower
+    pi_lr: step size of the policy
+    q_lr: step size of the critics
+    batch_size: transitions in a gradient step, over all processes
+    start_steps: steps taken at random before the policy acts
+    update_after: steps before the first update
+    update_every: steps between two blocks of updates; a block has as many updates as steps
+    act_noise: deviation of the noise on actions; 1 is half the width of their bounds
+    target_noise: the same for the next action, where the slow copy judges it
+    noise_clip: where that noise is cut off
+    policy_delay: updates of the critics for each one of the policy and the slow copy
+    num_test_episodes: episodes of the policy without noise after each epoch
+    max_ep_len: steps after which an episode is cut off
+    logger_kwargs: where to write, as setup_logger_kwargs makes it
+    save_freq: epochs between two saved models
+    num_envs: environments stepped together in each process
+    device: where the networks live, such as cpu or cuda
+    resume: go on from the checkpoint in the run folder, if there is one
+    """
+    settings = dict(locals())
+    seed = session.prepare(settings)
+    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
+    test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
+    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
+    bounds = ActionRange(**action_limits(env.action_space)).to(device)
+    pace = session.pace(steps_per_epoch, num_envs, epochs)
+    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
+    learner = make_learner(ac, pi_lr, q_lr)
+    logger = session.open_logger("td3_pytorch", settings, env, ac)
+    checkpoint = Checkpoint(
+        logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
+    )
+
+    def policy(obs):
+        return ac.act(to_tensor(obs, device))
+
+    explore = partial(with_noise, bounds=bounds, act_noise=act_noise)
+
+    def learn(number):
+        batch = buffer.sample_batch(session.share(batch_size))
+        return update(
+            learner, batch, gamma=gamma, polyak=polyak, target_noise=target_noise,
+            noise_clip=noise_clip, bounds=bounds, move_policy=number % policy_delay == 0,
+        )  # fmt: skip
+
+    for epoch in checkpoint.epochs(epochs, resume):
+        for t in logger.progress(pace.steps(epoch), pace.total()):
+            obs = env.obs
+            act = explore(policy(obs)) if t >= start_steps else env.sample_actions()
+            step = env.step(act)
+            buffer.store(obs, act, step.rew, step.obs2, step.terminated)
+            for episode in step.episodes:
+                logger.store(EpRet=episode.ret, EpLen=episode.length)
+
+            for number in pace.updates_due(t, update_after, update_every):
+                logger.store(**learn(number))
+
+        for test in play(test_env, policy, session.share(num_test_episodes)):
+            logger.store(TestEpRet=test.ret, TestEpLen=test.length)
+        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=pace.steps(epoch).stop)
+        if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
+            logger.save_state({})
+    return ac
+
+
+if __name__ == "__main__":
+    launch(td3, __file__)  # settings: defaults < config.json beside this file < command line
