@@ -221,7 +221,7 @@ class Member(nn.Module):
         lead = obs.shape[: obs.ndim - whole.flat.dims]  # one observation, or a batch of any shape
         act = act if act is None else act.reshape(-1, *act.shape[len(lead) :])
         (q,) = whole(obs.reshape(-1, *obs.shape[len(lead) :]), act, member)
-        return q.reshape(*lead, *q.shape[1:])
+        return q.reshape(lead + q.shape[1:])
 
     def parameters(self, recurse=True):
         """Its part of each of the ensemble's parameters."""
