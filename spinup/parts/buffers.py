@@ -214,12 +214,12 @@ class NStepReplayBuffer(ReplayBuffer):
             counting them less in the loss: 0 not at all, 1 fully
         """
         if self.priorities is None:
-            rows, weight = self.sample_rows(batch_size), np.ones(batch_size, np.float32)
+            rows = self.sample_rows(batch_size)
+            weight = np.full(batch_size, 1 / batch_size, np.float32)
         else:
             rows, probability = self.priorities.sample(batch_size, self.rng)
             weight = (self.size * probability) ** -importance_exponent
-            weight /= weight.max()
-        weight /= batch_size
+            weight /= weight.max() * batch_size
         return self.convert(NStepTransitions(*self.look_ahead(rows), weight, rows))
 
     def update_priorities(self, rows, errors):
