@@ -32,6 +32,11 @@ SETTINGS = dict(
     "--update_after 100 --update_every 4 --batch_size 16 --replay_size 500 --target_every 10 "
     "--num_test_episodes 1",
 )
+# Kinds of them that keep more state, or draw otherwise.
+SETTINGS |= {
+    "dqn prioritized": SETTINGS["dqn"] + " --prioritized --n_step 3 --ac_kwargs:dueling",
+    "sac discrete": SETTINGS["sac"].replace("Pendulum-v1", "CartPole-v1"),
+}
 # Calls in one epoch of the settings above, about: what a random instant is drawn from.
 INSTANTS = dict(step=400, gradient_step=60, fsync=5, torn=5, replace=3)
 

@@ -41,6 +41,8 @@ WRONG = {
     "no processes": (f"ppo {QUICK} --cpu 0", "num_cpu wants a whole number from 1 up"),
     "truth as text": ("dqn --env CartPole-v1 --double_q maybe", "wants True or False"),
     "wrong word for alpha": ("sac --env Pendulum-v1 --alpha atuo", "alpha wants a number"),
+    "no step to look ahead": ("dqn --env CartPole-v1 --n_step 0", "n_step wants a whole number"),
+    "weights beyond full": ("dqn --env CartPole-v1 --importance_exponent 2", "from 0 to 1"),
     "empty layers": (f"ppo {QUICK} --hid []", "hidden_sizes wants whole numbers"),
     "negative layers": (f"ppo {QUICK} --hid [64,-1]", "hidden_sizes wants whole numbers"),
     "unknown activation": (f"ppo {QUICK} --act torch.nn.Tnah", "Did you mean 'Tanh'"),

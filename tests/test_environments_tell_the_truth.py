@@ -143,7 +143,7 @@ def test_off_policy_algorithms_learn_terminations_only_from_the_task(
         max_ep_len=3 if how == "max_ep_len" else 1000, logger_kwargs=dict(output_dir=tmp_path),
     )  # fmt: skip
     assert len(batches) == 10
-    for obs, _, _, obs2, terminated in batches:
+    for obs, _, _, obs2, terminated, *_ in batches:
         assert (obs2 == obs + 1).all()  # never the start of the next episode
         over = (obs2[:, 0] % 100 == 3).float() if how == "length" else torch.zeros(64)
         assert torch.equal(terminated, over)

@@ -13,11 +13,15 @@ SETTINGS = dict(
     td3=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),
     dqn=("CartPole-v1", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
 )
+SETTINGS |= {
+    "dqn prioritized": ("CartPole-v1", SETTINGS["dqn"][1] | dict(prioritized=True, n_step=3)),
+    "sac discrete": ("CartPole-v1", SETTINGS["sac"][1]),
+}
 
 
 def run(algorithm, seed, folder, **more):
     env_name, settings = SETTINGS[algorithm]
-    network = getattr(spinup, f"{algorithm}_pytorch")(
+    network = getattr(spinup, f"{algorithm.split()[0]}_pytorch")(
         EnvMaker(env_name), epochs=2, seed=seed, ac_kwargs=dict(hidden_sizes=(16, 16)),
         logger_kwargs=dict(output_dir=folder), **settings, **more,
     )  # fmt: skip

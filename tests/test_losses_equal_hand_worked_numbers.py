@@ -17,7 +17,7 @@ from spinup.algos.pytorch.ppo import core as ppo_core
 from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.sac import core as sac_core
 from spinup.algos.pytorch.sac import sac
-from spinup.parts.buffers import Rollout, Transitions
+from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
 from spinup.parts.networks import (
     MLPGaussianActor,
     SquashedGaussianMLPActor,
@@ -323,9 +323,10 @@ def test_the_width_of_the_squashed_policy_is_kept_between_its_limits():
 NOW = t([[1.0, 5.0], [2.0, 0.0], [0.0, 3.0], [1.0, 1.7]])
 SLOW = t([[0.0, 0.0], [2.0, 6.0], [8.0, 1.0], [9.0, 9.0]])
 STATE = torch.eye(4)
-DQN_BATCH = Transitions(
-    STATE[[0, 2, 3]], t([0, 1, 1]), t([0.5, 10.0, 0.0]), STATE[[1, 3, 2]], t([0.0, 1.0, 0.0])
-)
+DQN_BATCH = NStepTransitions(
+    STATE[[0, 2, 3]], t([0, 1, 1]), t([0.5, 10.0, 0.0]), STATE[[1, 3, 2]], t([0.0, 1.0, 0.0]),
+    discount=t(0.5), weight=torch.full((3,), 1 / 3), rows=torch.arange(3),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -343,7 +344,7 @@ DQN_BATCH = Transitions(
 )
 def test_dqn_loss(double_q, losses):
     ac, target = (SimpleNamespace(q=lambda o, table=table: o @ table) for table in (NOW, SLOW))
-    loss, stats = dqn.compute_loss_q(ac, target, DQN_BATCH, gamma=0.5, double_q=double_q)
+    loss, stats = dqn.compute_loss_q(ac, target, DQN_BATCH, double_q=double_q)
     assert loss.item() == pytest.approx(np.mean(losses), rel=1e-6)
     assert stats["LossQ"].item() == loss.item()
     torch.testing.assert_close(stats["QVals"], t([1.0, 3.0, 1.7]))
@@ -352,7 +353,7 @@ def test_dqn_loss(double_q, losses):
 def test_dqn_loss_pulls_only_at_the_actions_that_were_taken():
     table, slow = NOW.clone().requires_grad_(), SLOW.clone().requires_grad_()
     ac, target = (SimpleNamespace(q=lambda o, x=x: o @ x) for x in (table, slow))
-    dqn.compute_loss_q(ac, target, DQN_BATCH, gamma=0.5)[0].backward()
+    dqn.compute_loss_q(ac, target, DQN_BATCH)[0].backward()
     # A third of the error where it is small, of its sign where it is large.
     worked = torch.zeros(4, 2)
     worked[0, 0], worked[2, 1], worked[3, 1] = -0.5 / 3, -1 / 3, 1 / 3
@@ -363,11 +364,11 @@ def test_dqn_loss_pulls_only_at_the_actions_that_were_taken():
 @pytest.mark.parametrize(
     ("step", "share"), [(0, 1.0), (25, 0.775), (50, 0.55), (100, 0.1), (101, 0.1), (10**6, 0.1)]
 )
-def test_exploration_falls_on_a_straight_line_then_stays(step, share):
-    found = dqn.exploration(step, start=1.0, end=0.1, steps=100)
+def test_a_schedule_goes_on_a_straight_line_then_stays(step, share):
+    found = dqn.schedule(step, start=1.0, end=0.1, steps=100)
     assert found == pytest.approx(share)
 
 
-def test_exploration_without_a_slope_is_at_its_end_from_the_start():
-    found = dqn.exploration(0, start=1.0, end=0.1, steps=0)
+def test_a_schedule_without_a_slope_is_at_its_end_from_the_start():
+    found = dqn.schedule(0, start=1.0, end=0.1, steps=0)
     assert found == pytest.approx(0.1)

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinup.algos.pytorch.dqn import dqn as dqn_module
 from spinup.algos.pytorch.sac import sac as sac_module
 from spinup.parts import learning
 from spinup.parts.buffers import ReplayBuffer, ReplayLog
@@ -85,7 +84,7 @@ def test_single_transitions_as_scripts_for_the_original_store_them():
         batch["rwe"]
 
 
-@pytest.mark.parametrize("module", [sac_module, dqn_module])
+@pytest.mark.parametrize("module", [sac_module])
 def test_the_algorithms_have_a_replay_buffer_of_this_name(module):
     assert module.ReplayBuffer is learning.ReplayBuffer
 

@@ -16,7 +16,7 @@ from spinup.algos.pytorch.ppo import core as ppo_core
 from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.sac import core as sac_core
 from spinup.algos.pytorch.sac import sac
-from spinup.parts.buffers import Rollout, Transitions
+from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
 from spinup.parts.layers import mlp
 from spinup.parts.learning import gradient_step, passes, polyak_average
 from spinup.parts.networks import Ensemble, Member, MLPQFunction, SquashedGaussianMLPActor
@@ -30,6 +30,11 @@ def transitions(n=16, discrete=False):
     act = torch.randint(3, (n,)) if discrete else torch.rand(n, 2) * 2 - 1
     ended = (torch.rand(n) < 0.3).float()
     return Transitions(torch.randn(n, 3), act, torch.randn(n), torch.randn(n, 3), ended)
+
+
+def n_step_transitions(n=16):
+    discount, weight = 0.99 ** torch.randint(1, 4, (n,)), torch.rand(n) / n
+    return NStepTransitions(*transitions(n, discrete=True), discount, weight, torch.arange(n))
 
 
 def modules(learner):
@@ -176,13 +181,13 @@ def dqn_learner(seed=0):
     return dqn.make_learner(dqn_core.MLPQNetwork(OBS, Discrete(3), **SMALL), lr=1e-2)
 
 
-SETTINGS = dict(gamma=0.99, double_q=True, polyak=0.9)
+SETTINGS = dict(double_q=True, polyak=0.9)
 
 
 def test_the_dqn_step_moves_the_network_only(watch):
     learner = dqn_learner()
     steps = watch(dqn, learner)
-    dqn.update(learner, transitions(discrete=True), move_target=False, **SETTINGS)
+    dqn.update(learner, n_step_transitions(), move_target=False, **SETTINGS)
     assert steps == [(learner.q_optimizer, named(learner, "ac.q"))]
 
 
@@ -190,9 +195,9 @@ def test_the_dqn_target_waits_until_it_is_time_then_goes_its_share():
     learner = dqn_learner()
     start = deepcopy(list(learner.target.parameters()))
     for _ in range(3):
-        dqn.update(learner, transitions(discrete=True), move_target=False, **SETTINGS)
+        dqn.update(learner, n_step_transitions(), move_target=False, **SETTINGS)
     assert all(torch.equal(a, b) for a, b in zip(start, learner.target.parameters()))
-    dqn.update(learner, transitions(discrete=True), move_target=True, **SETTINGS)
+    dqn.update(learner, n_step_transitions(), move_target=True, **SETTINGS)
     for old, new, aim in zip(start, learner.target.parameters(), learner.ac.parameters()):
         torch.testing.assert_close(new, old + 0.1 * (aim - old), rtol=1e-6, atol=1e-7)
 
@@ -200,7 +205,7 @@ def test_the_dqn_target_waits_until_it_is_time_then_goes_its_share():
 def test_without_polyak_the_dqn_target_is_a_plain_copy():
     learner = dqn_learner()
     settings = SETTINGS | dict(polyak=0.0)
-    dqn.update(learner, transitions(discrete=True), move_target=True, **settings)
+    dqn.update(learner, n_step_transitions(), move_target=True, **settings)
     pairs = zip(learner.target.parameters(), learner.ac.parameters())
     assert all(torch.equal(a, b) for a, b in pairs)
 
@@ -345,7 +350,7 @@ def test_algorithms_pass_the_bound_on():
 
     tiny = dict(max_grad_norm=1e-3)
     learner = dqn_learner()
-    dqn.update(learner, transitions(discrete=True), move_target=False, **SETTINGS, **tiny)
+    dqn.update(learner, n_step_transitions(), move_target=False, **SETTINGS, **tiny)
     assert length(learner.q_optimizer).item() == pytest.approx(1e-3, rel=1e-2)
     learner = ppo_learner()
     ppo.update(learner, rollout_of(learner), **PPO, **tiny)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spinup.parts.priorities import Priorities
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import mpi_statistics_scalar
 
@@ -25,6 +26,20 @@ class Transitions(NamedTuple):
     rew: Any
     obs2: Any
     terminated: Any  # 1 where the task ended, so that nothing is to be bootstrapped
+    __getitem__ = _item
+
+
+class NStepTransitions(NamedTuple):
+    """A batch of (s, a, what k steps brought, the state after them, over), k from 1 to n."""
+
+    obs: Any
+    act: Any
+    rew: Any  # the rewards of the k steps, each discounted for its delay
+    obs2: Any
+    terminated: Any  # 1 where the task ended with the last of them
+    discount: Any  # gamma ** k, what a reward after them is worth
+    weight: Any  # the share of the row in the loss; 1 / batch size where all were drawn alike
+    rows: Any  # where in the buffer the first of the k steps stands
     __getitem__ = _item
 
 
@@ -143,14 +158,14 @@ class ReplayBuffer:
     def __len__(self):
         return self.size
 
-    def store(self, obs, act, rew, next_obs, done, truncated=False):
-        """Remember one transition, or one per environment.
+    def store(self, obs, act, rew, next_obs, done, truncated=False) -> slice | np.ndarray:
+        """Remember one transition, or one per environment; tells where they now are.
 
         done: the task terminated there
         truncated: only the clock ran out; for those who ask which rows follow each other
         """
         self.stride = 1 if np.ndim(rew) == 0 else len(rew)
-        self.ring.store(self.stride, obs, act, rew, next_obs, done, truncated)
+        return self.ring.store(self.stride, obs, act, rew, next_obs, done, truncated)
 
     def sample_rows(self, batch_size) -> np.ndarray:
         """Rows drawn evenly, with repetition, from all that are filled."""
@@ -168,6 +183,80 @@ class ReplayBuffer:
     def load_state_dict(self, state):
         self.ring.load_state_dict(state["ring"])
         self.stride, self.rng.bit_generator.state = state["stride"], state["rng"]
+
+
+class NStepReplayBuffer(ReplayBuffer):
+    """A replay buffer whose transitions span up to n steps and are drawn evenly or by priority."""
+
+    def __init__(self, *args, n_step=1, gamma=0.99, priority_exponent=None, **kwargs):
+        """Make room for transitions, as a ReplayBuffer does.
+
+        n_step: how many steps a transition spans, if its episode lasts so long
+        gamma: what a reward one step later is worth
+        priority_exponent: how much more often to draw a row of large error; None: no more often
+        """
+        super().__init__(*args, **kwargs)
+        self.n_step, self.gamma, self.priorities = n_step, gamma, None
+        if priority_exponent is not None:
+            self.priorities = Priorities(self.ring.max_size, priority_exponent)
+
+    def store(self, *transition, **truncated) -> slice | np.ndarray:
+        where = super().store(*transition, **truncated)
+        if self.priorities is not None:
+            rows = np.arange(where.start, where.stop) if isinstance(where, slice) else where
+            self.priorities.add(rows, self.size)
+        return where
+
+    def sample_batch(self, batch_size=32, importance_exponent=1.0) -> NStepTransitions:
+        """A batch of n-step transitions.
+
+        importance_exponent: how far to make up for drawing some rows more often than others, by
+            counting them less in the loss: 0 not at all, 1 fully
+        """
+        if self.priorities is None:
+            rows = self.sample_rows(batch_size)
+            weight = np.full(batch_size, 1 / batch_size, np.float32)
+        else:
+            rows, probability = self.priorities.sample(batch_size, self.rng)
+            weight = (self.size * probability) ** -importance_exponent
+            weight /= weight.max() * batch_size
+        return self.convert(NStepTransitions(*self.look_ahead(rows), weight, rows))
+
+    def update_priorities(self, rows, errors):
+        """Note the errors that an update has found in the rows of its batch."""
+        self.priorities.update(np.asarray(rows), np.asarray(errors))
+
+    def look_ahead(self, rows) -> tuple:
+        """The transitions that begin at `rows`: obs, act, rew, obs2, terminated, discount."""
+        first = self.ring.rows.take(rows)
+        if self.n_step == 1:
+            return *(first[name] for name in Transitions._fields), self.gamma
+        size, total, column = self.ring.max_size, self.ring.total, self.ring.columns
+        number = total - 1 - (total - 1 - rows) % size  # in the order in which they were stored
+        rew, discount = first["rew"].astype(np.float64), np.full(len(rows), float(self.gamma))
+        for _ in range(self.n_step - 1):
+            here, there = number % size, (number + self.stride) % size
+            over = (column["terminated"][here] > 0) | (column["truncated"][here] > 0)
+            # A resumed run may begin an episode anew without having marked the end of the old one.
+            joined = (column["obs2"][here] == column["obs"][there]).reshape(len(rows), -1).all(1)
+            # Where a row goes no further now, the next turn finds the same: it stays there.
+            go_on = ~over & (number + self.stride < total) & joined
+            number = number + self.stride * go_on
+            rew += go_on * discount * column["rew"][there]
+            discount = np.where(go_on, discount * self.gamma, discount)
+        last = self.ring.rows.take(number % size)
+        return first["obs"], first["act"], rew, last["obs2"], last["terminated"], discount
+
+    def state_dict(self):
+        # Priorities of old rows change, so the log, which is only appended to, cannot keep them:
+        # they are saved whole, at four bytes a row.
+        priorities = None if self.priorities is None else self.priorities.state_dict()
+        return dict(super().state_dict(), priorities=priorities)
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        if self.priorities is not None:
+            self.priorities.load_state_dict(state["priorities"])
 
 
 class ReplayLog:

@@ -177,11 +177,42 @@ class Ensemble(nn.Module):
 
     def forward(self, obs, act, members=slice(None)):
         """One row of values per critic."""
-        x = torch.cat([self.flat(obs), act], dim=-1).expand(len(self), -1, -1)
+        x = torch.cat([self.flat(obs), act], dim=-1)
+        return self.outputs(x, members).squeeze(-1)
+
+    def outputs(self, x, members):
+        """What the last layers give, critic by critic."""
+        x = x.expand(len(self), -1, -1)
         params = [p for layer in zip(self.weights, self.biases) for p in layer]
         if members != slice(None):
             x, params = x[members], [p[members] for p in params]
-        return through_layers(x, params, self.activations).squeeze(-1)
+        return through_layers(x, params, self.activations)
+
+
+class MLPDiscreteQFunction(nn.Module):
+    """The value of each of finitely many actions at an observation, or of one of them."""
+
+    def __init__(self, obs_dim, act_dim, hidden_sizes, activation):
+        super().__init__()
+        obs_dim = (obs_dim,) if np.isscalar(obs_dim) else obs_dim
+        self.flat = Flat(obs_dim)
+        self.q = mlp([int(np.prod(obs_dim)), *hidden_sizes, act_dim], activation)
+
+    def forward(self, obs, act=None):
+        return _taken(self.q(self.flat(obs)), act)
+
+
+class DiscreteEnsemble(Ensemble):
+    """Several critics of finitely many actions whose products are made together."""
+
+    def forward(self, obs, act=None, members=slice(None)):
+        """One table of values per critic or, given actions, one row of values."""
+        return _taken(self.outputs(self.flat(obs), members), act)
+
+
+def _taken(q, act):
+    """Of the values of every action those of `act`; all of them where there is none."""
+    return q if act is None else q.gather(-1, act.expand(q.shape[:-1])[..., None]).squeeze(-1)
 
 
 def _stacked(groups):
@@ -195,11 +226,12 @@ class Member(nn.Module):
         super().__init__()
         self.whole, self.index = (ensemble,), index  # in a tuple: its parameters stay its own
 
-    def forward(self, obs, act):
-        lead = act.shape[:-1]
-        obs = obs.reshape(-1, *obs.shape[len(lead) :])
-        member = slice(self.index, self.index + 1)
-        return self.whole[0](obs, act.reshape(-1, act.shape[-1]), member).reshape(lead)
+    def forward(self, obs, act=None):
+        (whole,), member = self.whole, slice(self.index, self.index + 1)
+        lead = obs.shape[: obs.ndim - whole.flat.dims]  # one observation, or a batch of any shape
+        act = act if act is None else act.reshape(-1, *act.shape[len(lead) :])
+        (q,) = whole(obs.reshape(-1, *obs.shape[len(lead) :]), act, member)
+        return q.reshape(lead + q.shape[1:])
 
     def parameters(self, recurse=True):
         """Its part of each of the ensemble's parameters."""
@@ -213,12 +245,15 @@ def _shared_ensemble(ac):
     return q1.whole[0] if together else None
 
 
-def q_values(ac, obs, act):
-    """What both critics of `ac` say, one row each; together where they are an ensemble."""
+def q_values(ac, obs, *act):
+    """What both critics of `ac` say, one row each; together where they are an ensemble.
+
+    act: the actions to judge; critics of finitely many actions judge all of them without it
+    """
     ensemble = _shared_ensemble(ac)
     if ensemble is not None:
-        return ensemble(obs, act)
-    return torch.stack([ac.q1(obs, act), ac.q2(obs, act)])
+        return ensemble(obs, *act)
+    return torch.stack([ac.q1(obs, *act), ac.q2(obs, *act)])
 
 
 def q_parameters(ac):

@@ -1,23 +1,56 @@
 """DQN's network: the value of every action at once."""
 
+import numpy as np
+import torch
 from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.layers import Flat, count_vars, few_rows, mlp, observation_mlp
 
-__all__ = ["MLPQNetwork", "count_vars", "mlp"]
+__all__ = ["DuelingMLP", "MLPQNetwork", "count_vars", "mlp"]
 
 
 class MLPQNetwork(nn.Module):
     """`q(obs)` gives the value of each action; `act(obs)` the action of the highest."""
 
-    def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.ReLU):
+    def __init__(
+        self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.ReLU,
+        dueling=False,
+    ):  # fmt: skip
         super().__init__()
         require_actions(action_space, (Discrete,), "dqn", "For continuous actions use sac or ppo.")
-        sizes = [*hidden_sizes, int(action_space.n)]
-        self.q = observation_mlp(observation_space.shape, sizes, activation)
+        obs_dim, actions = observation_space.shape, int(action_space.n)
+        if dueling:
+            self.q = DuelingMLP(obs_dim, actions, hidden_sizes, activation)
+        else:
+            self.q = observation_mlp(obs_dim, [*hidden_sizes, actions], activation)
 
     def act(self, obs, deterministic=True):
         """The greedy action, as an array; exploring is the training loop's business."""
-        return few_rows(self.q, obs).argmax(-1)
+        best = self.q.advantages(obs) if isinstance(self.q, DuelingMLP) else few_rows(self.q, obs)
+        return best.argmax(-1)
+
+
+class DuelingMLP(nn.Module):
+    """The value of a state, plus what each action is better or worse than their mean.
+
+    Both are read off the same features, each through a last hidden layer of its own.
+    """
+
+    def __init__(self, obs_dim, actions, hidden_sizes, activation):
+        super().__init__()
+        shared = hidden_sizes[:-1] or hidden_sizes  # the only layer, if there is but one
+        own = hidden_sizes[len(shared) :]
+        layers = mlp([int(np.prod(obs_dim)), *shared], activation, activation)
+        self.features = nn.Sequential(Flat(obs_dim), layers)
+        self.v, self.a = (mlp([shared[-1], *own, n], activation) for n in (1, actions))
+
+    def forward(self, obs):
+        features = self.features(obs)
+        v, a = self.v(features), self.a(features)
+        return v + a - a.mean(-1, keepdim=True)
+
+    def advantages(self, obs):
+        """What tells the actions of a few observations apart, as an array."""
+        return few_rows(self.a, torch.from_numpy(few_rows(self.features, obs)))

@@ -15,15 +15,16 @@ from torch.nn import functional as F
 
 from spinup.algos.pytorch.dqn import core
 from spinup.parts import session
-from spinup.parts.buffers import Transitions
+from spinup.parts.buffers import NStepReplayBuffer, NStepTransitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
-from spinup.parts.learning import Adam, ReplayBuffer, gradient_step, polyak_average, to_tensor
+from spinup.parts.learning import Adam, gradient_step, polyak_average, tensors_on, to_tensor
 from spinup.parts.models import build
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.run_utils import launch
 
-COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossQ Epsilon Time"""
+COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossQ Epsilon Time
+    TDError"""
 
 
 @dataclass
@@ -35,32 +36,32 @@ class Learner:
     q_optimizer: Adam
 
 
-def compute_loss_q(ac, target, batch: Transitions, *, gamma, double_q=True):
-    """Huber error of the values of the actions taken against their Bellman backup."""
-    o, a, r, o2, terminated = batch
+def compute_loss_q(ac, target, batch: NStepTransitions, *, double_q=True):
+    """Huber error of the values of the actions taken against their n-step Bellman backup."""
+    o, a, r, o2, terminated, discount, weight, _ = batch
     with torch.no_grad():
         q_targ = target.q(o2)
         # Double Q: one network chooses the next action, the other judges it, so that a value
         # which is too high by chance is not also the one that is believed.
         a2 = (ac.q(o2) if double_q else q_targ).argmax(-1, keepdim=True)
-        backup = r + gamma * (1 - terminated) * q_targ.gather(-1, a2).squeeze(-1)
+        backup = r + discount * (1 - terminated) * q_targ.gather(-1, a2).squeeze(-1)
     q = ac.q(o).gather(-1, a[:, None]).squeeze(-1)
-    loss = F.smooth_l1_loss(q, backup)
-    return loss, dict(LossQ=loss, QVals=q)
+    loss = weight @ F.smooth_l1_loss(q, backup, reduction="none")
+    return loss, dict(LossQ=loss, QVals=q, TDError=(backup - q.detach()).abs())
 
 
-def update(learner, batch, *, gamma, double_q, polyak, move_target, max_grad_norm=None):
+def update(learner, batch, *, double_q, polyak, move_target, max_grad_norm=None):
     """One gradient update of the network; then its slow copy follows, if it is time."""
     ac, target = learner.ac, learner.target
-    loss, stats = compute_loss_q(ac, target, batch, gamma=gamma, double_q=double_q)
+    loss, stats = compute_loss_q(ac, target, batch, double_q=double_q)
     gradient_step(learner.q_optimizer, loss, max_grad_norm)
     if move_target:
         polyak_average(ac, target, polyak)
     return stats
 
 
-def exploration(t, *, start, end, steps):
-    """The share of random actions after `t` steps: a straight line down, then level."""
+def schedule(t, *, start, end, steps):
+    """A number that goes from `start` to `end` on a straight line of `steps` steps, then stays."""
     return start + (end - start) * (min(1.0, t / steps) if steps else 1.0)
 
 
@@ -73,9 +74,9 @@ def dqn(
     env_fn, actor_critic=core.MLPQNetwork, ac_kwargs=None, seed=0, steps_per_epoch=4000,
     epochs=25, replay_size=100_000, gamma=0.99, polyak=0.995, target_every=1, lr=1e-3,
     batch_size=64, start_steps=1000, update_after=1000, update_every=1, epsilon_start=1.0,
-    epsilon_end=0.05, epsilon_steps=10_000, double_q=True, max_grad_norm=10.0,
-    num_test_episodes=10, max_ep_len=1000, logger_kwargs=None, save_freq=1, num_envs=1,
-    device="cpu", resume=False,
+    epsilon_end=0.05, epsilon_steps=10_000, double_q=True, n_step=1, prioritized=False,
+    priority_exponent=0.6, importance_exponent=0.4, max_grad_norm=10.0, num_test_episodes=10,
+    max_ep_len=1000, logger_kwargs=None, save_freq=1, num_envs=1, device="cpu", resume=False,
 ):  # fmt: skip
     """Train a DQN agent and give back its network.
 
@@ -98,6 +99,10 @@ def dqn(
     epsilon_end: share of random actions in the end
     epsilon_steps: steps from the first share to the last
     double_q: let one network choose the next action and the other judge it
+    n_step: rewards summed before the network's guess stands in for the rest
+    prioritized: draw transitions of large error more often
+    priority_exponent: how much more often; 0 is evenly, 1 in full proportion to the error
+    importance_exponent: how far the loss makes up for that at first; in the end, 1, fully
     max_grad_norm: a longer gradient is shortened to this; none: never
     num_test_episodes: episodes of the greedy policy after each epoch
     max_ep_len: steps after which an episode is cut off
@@ -113,16 +118,18 @@ def dqn(
     test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
-    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
+    buffer = NStepReplayBuffer(
+        size=replay_size, seed=seed, convert=tensors_on(device), n_step=n_step, gamma=gamma,
+        priority_exponent=priority_exponent if prioritized else None, **session.space_dims(env),
+    )  # fmt: skip
     learner = make_learner(ac, lr)
-    learn = partial(
-        update, learner, gamma=gamma, double_q=double_q, polyak=polyak, max_grad_norm=max_grad_norm
-    )
+    learn = partial(update, learner, double_q=double_q, polyak=polyak, max_grad_norm=max_grad_norm)
     logger = session.open_logger("dqn_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
     )
-    epsilon_at = partial(exploration, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
+    epsilon_at = partial(schedule, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
+    beta_at = partial(schedule, start=importance_exponent, end=1.0, steps=pace.total())
 
     def policy(obs, epsilon=0.0):
         act = ac.act(to_tensor(obs, device))
@@ -134,14 +141,16 @@ def dqn(
             obs = env.obs
             act = policy(obs, epsilon_at(t)) if t >= start_steps else env.sample_actions()
             step = env.step(act)
-            buffer.store(obs, act, step.rew, step.obs2, step.terminated)
+            buffer.store(obs, act, step.rew, step.obs2, step.terminated, step.truncated)
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
 
             for number in pace.updates_due(t, update_after, update_every):
-                move = number % target_every == 0
-                batch = buffer.sample_batch(session.share(batch_size))
-                logger.store(**learn(batch, move_target=move))
+                batch = buffer.sample_batch(session.share(batch_size), beta_at(t))
+                stats = learn(batch, move_target=number % target_every == 0)
+                if prioritized:
+                    buffer.update_priorities(batch.rows.cpu(), stats["TDError"].cpu())
+                logger.store(**stats)
 
         for test in play(test_env, policy, session.share(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from torch import nn
+from torch.distributions import Categorical
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import require_actions
@@ -13,8 +14,11 @@ from spinup.parts.layers import count_vars, mlp
 from spinup.parts.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
+    DiscreteEnsemble,
     Ensemble,
     Member,
+    MLPCategoricalActor,
+    MLPDiscreteQFunction,
     MLPQFunction,
     SquashedGaussianMLPActor,
     action_limits,
@@ -24,8 +28,11 @@ from spinup.parts.networks import (
 
 __all__ = [
     "LOG_STD_MAX", "LOG_STD_MIN", "MLPActorCritic", "MLPQFunction", "SquashedGaussianMLPActor",
-    "Temperature", "combined_shape", "count_vars", "mlp", "q_parameters", "q_values",
+    "Temperature", "combined_shape", "count_vars", "mlp", "q_parameters", "q_values", "soft_value",
+    "target_entropy",
 ]  # fmt: skip
+# Of the entropy of a coin or dice, how much a learned temperature wants a discrete policy to keep.
+SHARE_OF_ENTROPY = 0.5
 
 
 class MLPActorCritic(nn.Module):
@@ -35,21 +42,48 @@ class MLPActorCritic(nn.Module):
         self, observation_space, action_space, hidden_sizes=(256, 256), activation=nn.ReLU
     ):
         super().__init__()
-        require_actions(action_space, (Box,), "sac", "For discrete actions use dqn or ppo.")
-        obs_dim, act_dim = observation_space.shape, int(np.prod(action_space.shape))
-        self.pi = SquashedGaussianMLPActor(
-            obs_dim, act_dim, hidden_sizes, activation, **action_limits(action_space)
-        )
-        self.q = Ensemble(
-            [MLPQFunction(obs_dim, act_dim, hidden_sizes, activation) for _ in range(2)]
-        )
+        require_actions(action_space, (Box, Discrete), "sac", "Make one number of them first.")
+        self.obs_shape = obs_dim = observation_space.shape
+        if isinstance(action_space, Box):
+            sizes = obs_dim, int(np.prod(action_space.shape)), hidden_sizes, activation
+            self.pi = SquashedGaussianMLPActor(*sizes, **action_limits(action_space))
+            self.q = Ensemble([MLPQFunction(*sizes) for _ in range(2)])
+        else:
+            sizes = obs_dim, int(action_space.n), hidden_sizes, activation
+            self.pi = MLPCategoricalActor(*sizes)
+            self.q = DiscreteEnsemble([MLPDiscreteQFunction(*sizes) for _ in range(2)])
         self.q1, self.q2 = Member(self.q, 0), Member(self.q, 1)
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):
-        """An action drawn from the policy, or the middle of its bell curve, as an array."""
-        a, _ = self.pi(obs, deterministic, with_logprob=False)
-        return a.cpu().numpy()
+        """An action drawn from the policy, or its middle or most probable one, as an array."""
+        if isinstance(self.pi, SquashedGaussianMLPActor):
+            return self.pi(obs, deterministic, with_logprob=False)[0].cpu().numpy()
+        if deterministic:
+            return self.pi.mode(obs).cpu().numpy()
+        lead = obs.shape[: obs.ndim - len(self.obs_shape)]
+        return self.pi.sample(obs.reshape(-1, *self.obs_shape))[0].reshape(lead)
+
+
+def soft_value(ac, critics, obs, *, alpha):
+    """What `obs` is worth under the policy, its entropy paid for; and the mean of log pi there.
+
+    Of finitely many actions this is the exact mean over all of them, each by its probability. Of
+    continuous ones a single action, drawn anew, stands for the mean.
+    """
+    a, logp = ac.pi(obs)
+    if isinstance(a, Categorical):
+        p, logp = a.probs, a.logits
+        q = q_values(critics, obs).amin(0)
+        return (p * (q - alpha * logp)).sum(-1), (p * logp).sum(-1)
+    return q_values(critics, obs, a).amin(0) - alpha * logp, logp
+
+
+def target_entropy(action_space):
+    """The entropy that a learned temperature aims at."""
+    if isinstance(action_space, Discrete):
+        return SHARE_OF_ENTROPY * math.log(action_space.n)
+    return -float(np.prod(action_space.shape))
 
 
 class Temperature(nn.Module):

@@ -41,9 +41,8 @@ def compute_loss_q(ac, target, batch: Transitions, *, gamma, alpha):
     """Squared error of both critics against one entropy-regularised Bellman backup."""
     o, a, r, o2, terminated = batch
     with torch.no_grad():
-        a2, logp_a2 = ac.pi(o2)  # a fresh action of the *current* policy
-        q_targ = core.q_values(target, o2, a2).amin(0)
-        backup = r + gamma * (1 - terminated) * (q_targ - alpha * logp_a2)
+        v2, _ = core.soft_value(ac, target, o2, alpha=alpha)  # under the *current* policy
+        backup = r + gamma * (1 - terminated) * v2
     q = core.q_values(ac, o, a)
     loss = ((q - backup) ** 2).mean(-1).sum()
     return loss, dict(LossQ=loss, Q1Vals=q[0], Q2Vals=q[1])
@@ -51,15 +50,14 @@ def compute_loss_q(ac, target, batch: Transitions, *, gamma, alpha):
 
 def compute_loss_pi(ac, batch: Transitions, *, alpha):
     """The policy wants a high value (by the more doubtful critic) and a high entropy."""
-    a, logp_a = ac.pi(batch.obs)
-    q = core.q_values(ac, batch.obs, a).amin(0)
-    loss = (alpha * logp_a - q).mean()
-    return loss, dict(LossPi=loss, LogPi=logp_a)
+    v, logp = core.soft_value(ac, ac, batch.obs, alpha=alpha)
+    loss = -v.mean()
+    return loss, dict(LossPi=loss, LogPi=logp)
 
 
-def compute_loss_alpha(temperature, logp_a, *, target_entropy):
+def compute_loss_alpha(temperature, logp, *, target_entropy):
     """Entropy becomes dearer while the policy has less of it than the target, else cheaper."""
-    return -temperature.log_alpha * (logp_a.detach().mean() + target_entropy)
+    return -temperature.log_alpha * (logp.detach().mean() + target_entropy)
 
 
 def update(learner, batch, *, gamma, polyak, target_entropy):
@@ -70,8 +68,8 @@ def update(learner, batch, *, gamma, polyak, target_entropy):
     loss, pi_stats = compute_loss_pi(ac, batch, alpha=alpha)
     gradient_step(learner.pi_optimizer, loss)
     if learner.alpha_optimizer is not None:
-        logp_a = pi_stats["LogPi"]
-        loss = compute_loss_alpha(learner.temperature, logp_a, target_entropy=target_entropy)
+        logp = pi_stats["LogPi"]
+        loss = compute_loss_alpha(learner.temperature, logp, target_entropy=target_entropy)
         gradient_step(learner.alpha_optimizer, loss)
     polyak_average(core.q_parameters(ac), core.q_parameters(target), polyak)
     return q_stats | pi_stats | dict(Alpha=alpha)
@@ -126,7 +124,7 @@ def sac(
     pace = session.pace(steps_per_epoch, num_envs, epochs)
     buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
     learner = make_learner(ac, lr, alpha)
-    target_entropy = -session.space_dims(env)["act_dim"]
+    target_entropy = core.target_entropy(env.action_space)
     logger = session.open_logger("sac_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger

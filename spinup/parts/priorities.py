@@ -1,0 +1,90 @@
+"""Which rows of a buffer to draw more often: priorities, and the tree that draws by them."""
+
+import numpy as np
+
+LEAST_ERROR = 1e-6  # so that a row whose value was right can still be drawn again
+
+
+class SumTree:
+    """Numbers at the leaves of a binary tree in which every other node is the sum of its two.
+
+    Node k has the children 2k and 2k + 1; the root is node 1. Changing a number or finding the
+    place where a running sum is reached takes as many steps as the tree has levels, each for a
+    whole batch at once. A sum is always made anew of the two below, never corrected by a
+    difference: so it depends on the leaves alone, and a tree made of saved leaves is the same
+    to the last bit.
+    """
+
+    def __init__(self, size):
+        self.levels = max(1, int(size - 1).bit_length())
+        self.first = 2**self.levels  # where the leaves begin
+        self.nodes = np.zeros(2 * self.first)
+
+    @property
+    def total(self) -> float:
+        """The sum of all leaves."""
+        return float(self.nodes[1])
+
+    def get(self, leaves) -> np.ndarray:
+        return self.nodes[self.first :][leaves]
+
+    def set(self, leaves: np.ndarray, values):
+        """Give leaves new numbers; where a leaf is named twice, the last one counts."""
+        node = leaves + self.first
+        self.nodes[node] = values
+        for _ in range(self.levels):
+            node = node // 2
+            self.nodes[node] = self.nodes[2 * node] + self.nodes[2 * node + 1]
+
+    def find(self, amounts: np.ndarray) -> np.ndarray:
+        """For each amount, the leaf at which the sum of the leaves from the left passes it."""
+        pairs = self.nodes.reshape(-1, 2)  # row k: the children of node k
+        node, rest = np.ones(len(amounts), np.int64), np.array(amounts, np.float64)
+        for _ in range(self.levels):
+            left, right = pairs[node].T
+            # A rounded difference may reach past the end; never go where there is nothing.
+            go_right = (rest >= left) & (right > 0)
+            rest -= left * go_right
+            node = 2 * node + go_right
+        return node - self.first
+
+
+class Priorities:
+    """How likely each row of a ring is drawn: in proportion to the size of its error, to a power.
+
+    After Schaul and others, 2016, the proportional variant.
+    """
+
+    def __init__(self, size, exponent):
+        """Begin without rows.
+
+        exponent: 0 draws all rows alike, 1 in full proportion to their errors
+        """
+        self.tree, self.exponent = SumTree(size), exponent
+        self.filled, self.greatest = 0, 1.0  # greatest: of all priorities so far
+
+    def add(self, rows: np.ndarray, filled: int):
+        """Note new rows; until their errors are known they count as the greatest ever did."""
+        self.tree.set(rows, self.greatest)
+        self.filled = filled
+
+    def update(self, rows: np.ndarray, errors: np.ndarray):
+        """Note how large the errors of some rows were when they were last learned from."""
+        # Rounded to the four bytes in which they are saved.
+        new = ((errors + LEAST_ERROR) ** self.exponent).astype(np.float32)
+        self.tree.set(rows, new)
+        self.greatest = max(self.greatest, float(new.max()))
+
+    def sample(self, count, rng) -> tuple[np.ndarray, np.ndarray]:
+        """Rows, one from each of `count` equal parts of the sum, and the probability of each."""
+        amounts = (np.arange(count) + rng.random(count)) * (self.tree.total / count)
+        rows = self.tree.find(amounts)
+        return rows, self.tree.get(rows) / self.tree.total
+
+    def state_dict(self):
+        leaves = self.tree.get(slice(self.filled)).astype(np.float32)
+        return dict(leaves=leaves, greatest=self.greatest)
+
+    def load_state_dict(self, state):
+        self.filled, self.greatest = len(state["leaves"]), state["greatest"]
+        self.tree.set(np.arange(self.filled), state["leaves"])
