@@ -71,10 +71,11 @@ def test_vpg_and_the_first_step_of_ppo_agree():
     torch.testing.assert_close(ours, theirs)
 
 
-def test_vpg_value_loss():
+@pytest.mark.parametrize("module", [vpg, reinforce])
+def test_value_loss(module):
     ac = tabular_policy([0.5] * 3, values=[1.0, 2.0, 3.0])
     rollout = in_every_state([0.5] * 3, [0.0] * 3, ret=[2.0, 2.0, 0.0])
-    assert vpg.compute_loss_v(ac, rollout).item() == pytest.approx((1 + 0 + 9) / 3)
+    assert module.compute_loss_v(ac, rollout).item() == pytest.approx((1 + 0 + 9) / 3)
 
 
 RETURNS, VALUES = [8.0, 2.0, 5.0], [6.0, 3.0, 5.0]
@@ -91,14 +92,17 @@ RETURNS, VALUES = [8.0, 2.0, 5.0], [6.0, 3.0, 5.0]
         ("value", VALUES, 0, 5),
     ],
 )
-def test_reinforce_losses_with_each_baseline(baseline, expected, loss, error):
+def test_reinforce_loss_with_each_baseline(baseline, expected, loss, error):
     ac = tabular_policy([0.5, 0.25, 0.125], values=VALUES)
     rollout = in_every_state([0.5] * 3, [float("nan")] * 3, ret=RETURNS)  # advantages: its own
     found = reinforce.expected_return(ac, rollout, baseline)
     assert found.tolist() == expected
     loss_pi, _ = reinforce.compute_loss_pi(ac, rollout, found)
     assert loss_pi.item() == pytest.approx(loss * log(2) / 3, abs=1e-6)
-    assert reinforce.compute_loss_v(found, rollout).item() == pytest.approx(error / 3)
+    learner = reinforce.make_learner(ac, pi_lr=0.0, vf_lr=0.0)
+    stats = reinforce.update(learner, rollout, baseline=baseline, train_v_iters=1)
+    assert stats["LossPi"].item() == loss_pi.item()
+    assert stats["LossV"].item() == pytest.approx(error / 3)
 
 
 def test_reinforce_loss_of_a_bell_curve():
@@ -132,7 +136,7 @@ def test_reinforce_is_vpg_that_trusts_only_rewards_but_for_the_scale():
                 buffer.finish_path(0.0)
         raw = torch.as_tensor(buffer.adv_buf[:, 0].copy())
         rollout = buffer.get()
-        expected = reinforce.expected_return(ac, rollout, baseline).detach()
+        expected = reinforce.expected_return(ac, rollout, baseline)
         found = policy_gradient(reinforce.compute_loss_pi(ac, rollout, expected)[0], ac)
         # Without a baseline, and with a value, as VPG before it normalises its advantages;
         # with the average of returns, as VPG normalises them where all values are 0.
@@ -361,7 +365,7 @@ def test_without_a_value_baseline_nothing_depends_on_the_value(baseline, tmp_pat
 def test_the_policy_step_of_reinforce_does_not_pull_at_the_value():
     learner = learner_of(reinforce)
     rollout = rollout_of(learner)
-    expected = reinforce.expected_return(learner.ac, rollout, "value").detach()
+    expected = reinforce.expected_return(learner.ac, rollout, "value")
     loss, _ = reinforce.compute_loss_pi(learner.ac, rollout, expected)
     wanted = policy_gradient(loss, learner.ac)
     reinforce.update(learner, rollout, baseline="value", train_v_iters=1)

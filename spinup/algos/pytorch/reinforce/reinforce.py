@@ -1,4 +1,4 @@
-"""REINFORCE: play, see what followed each action, make the ones followed by more more probable.
+"""REINFORCE: let chance choose, and make what high rewards followed more probable.
 
 Read downwards: two losses, the update made of them, the training loop around the update.
 Networks are in core.py, the settings of a run in config.json, the theory in README.md.
@@ -41,24 +41,25 @@ def compute_loss_pi(ac, rollout: Rollout, expected):
     return loss, dict(LossPi=loss, Entropy=pi.entropy().mean())
 
 
-def compute_loss_v(expected, rollout: Rollout):
-    """Squared error of what was expected against the rewards that followed."""
-    return ((expected - rollout.ret) ** 2).mean()
+def compute_loss_v(ac, rollout: Rollout):
+    """Squared error of the value function against the rewards that followed."""
+    return ((ac.v(rollout.obs) - rollout.ret) ** 2).mean()
 
 
 def update(learner, rollout, *, baseline, train_v_iters):
     """One policy step on one rollout; then value steps, if the value is the baseline."""
     expected = expected_return(learner.ac, rollout, baseline)
-    loss_pi, stats = compute_loss_pi(learner.ac, rollout, expected.detach())
-    gradient_step(learner.pi_optimizer, loss_pi)
-    for _ in range(train_v_iters if baseline == "value" else 0):
-        loss_v = compute_loss_v(expected_return(learner.ac, rollout, baseline), rollout)
-        gradient_step(learner.vf_optimizer, loss_v)
-    return stats | dict(LossV=compute_loss_v(expected, rollout))
+    loss, stats = compute_loss_pi(learner.ac, rollout, expected)
+    gradient_step(learner.pi_optimizer, loss)
+    if baseline == "value":
+        for _ in range(train_v_iters):
+            gradient_step(learner.vf_optimizer, compute_loss_v(learner.ac, rollout))
+    return stats | dict(LossV=((expected - rollout.ret) ** 2).mean())
 
 
+@torch.no_grad()
 def expected_return(ac, rollout: Rollout, baseline):
-    """The baseline at each step: the value of its state, the average of all returns, or 0."""
+    """The baseline of each step: the value of its state, the average of all returns, or 0."""
     if baseline == "value":
         return ac.v(rollout.obs)
     average = mpi_avg(rollout.ret.mean().item()) if baseline == "average" else 0.0
@@ -110,7 +111,7 @@ def reinforce(
     @torch.no_grad()
     def value_of(obs):
         if baseline != "value":
-            return np.zeros(len(obs))  # nobody knows what follows, so nothing is counted
+            return np.zeros(len(obs))  # there is no guess; what was seen must do
         return ac.v(to_tensor(obs, device)).cpu().numpy()
 
     for epoch in checkpoint.epochs(epochs, resume):
