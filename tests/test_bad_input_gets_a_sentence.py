@@ -43,6 +43,10 @@ WRONG = {
     "wrong word for alpha": ("sac --env Pendulum-v1 --alpha atuo", "alpha wants a number"),
     "no step to look ahead": ("dqn --env CartPole-v1 --n_step 0", "n_step wants a whole number"),
     "weights beyond full": ("dqn --env CartPole-v1 --importance_exponent 2", "from 0 to 1"),
+    "wrong word for a choice": ("reinforce --env CartPole-v1 --baseline mean",
+                                "baseline wants 'none', 'average' or 'value', not 'mean'"),
+    "number for a choice": ("reinforce --env CartPole-v1 --baseline 3", "not '3'"),
+    "no word for a choice": ("reinforce --env CartPole-v1 --baseline", "'average' or 'value'"),
     "empty layers": (f"ppo {QUICK} --hid []", "hidden_sizes wants whole numbers"),
     "negative layers": (f"ppo {QUICK} --hid [64,-1]", "hidden_sizes wants whole numbers"),
     "unknown activation": (f"ppo {QUICK} --act torch.nn.Tnah", "Did you mean 'Tanh'"),
@@ -88,6 +92,13 @@ def test_wrong_words(case, folder, capsys):
     assert "Traceback" not in error
     assert len(error) < 500
     assert not list(folder.glob("data/**/progress.txt"))  # it did not begin
+
+
+def test_a_word_that_reads_like_nothing_is_a_word(folder):
+    small = ("--env", "CartPole-v1", "--epochs", 1, "--steps_per_epoch", 64)
+    spinup("reinforce", *small, "--baseline", "none")
+    config = json.loads((run_folder(folder, "cmd_reinforce") / "config.json").read_text())
+    assert config["baseline"] == "none"
 
 
 def test_argparse_mistakes_end_with_2_as_well(folder, capsys):

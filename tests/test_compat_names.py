@@ -31,11 +31,30 @@ SIGNATURES = {
     ),
     "spinup.algos.pytorch.ddpg.core": dict(**CORE_FUNCTIONS, **DETERMINISTIC_NETWORKS),
     "spinup.algos.pytorch.td3.core": dict(**CORE_FUNCTIONS, **DETERMINISTIC_NETWORKS),
+ON_POLICY_CORE = dict(
+    **CORE_FUNCTIONS,
+    discount_cumsum="x discount",
+    MLPCategoricalActor="obs_dim act_dim hidden_sizes activation",
+    MLPGaussianActor="obs_dim act_dim hidden_sizes activation",
+    MLPCritic="obs_dim hidden_sizes activation",
+    MLPActorCritic="observation_space action_space hidden_sizes=(64,64) activation=Tanh",
+    **{"Actor.forward": "self obs act=None"},
+)
+SIGNATURES = {
+    "spinup.algos.pytorch.reinforce.core": ON_POLICY_CORE,
+    "spinup.algos.pytorch.vpg.core": ON_POLICY_CORE,
+    "spinup.algos.pytorch.ppo.core": ON_POLICY_CORE,
     "spinup.algos.pytorch.sac.core": dict(
         **CORE_FUNCTIONS,
         MLPQFunction="obs_dim act_dim hidden_sizes activation",
         SquashedGaussianMLPActor="obs_dim act_dim hidden_sizes activation act_limit",
         MLPActorCritic="observation_space action_space hidden_sizes=(256,256) activation=ReLU",
+    ),
+    "spinup.algos.pytorch.vpg.vpg": dict(
+        vpg="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
+        "epochs=50 gamma=0.99 pi_lr=0.0003 vf_lr=0.001 train_v_iters=80 lam=0.97 "
+        "max_ep_len=1000 logger_kwargs=None save_freq=10",
+        VPGBuffer="obs_dim act_dim size gamma=0.99 lam=0.95",
     ),
     "spinup.algos.pytorch.ppo.ppo": dict(
         ppo="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
@@ -119,7 +138,7 @@ def test_signature(module, name):
     for part in name.split("."):
         found = getattr(found, part)
     # The learners' buffers take the same arguments through *args; look at the class beneath.
-    if name in ("PPOBuffer", "ReplayBuffer"):
+    if name in ("VPGBuffer", "PPOBuffer", "ReplayBuffer"):
         found = found.__mro__[1]
     parameters = list(inspect.signature(found).parameters.values())
     wanted = SIGNATURES[module][name].split()
@@ -136,10 +155,12 @@ def test_signature(module, name):
 
 def test_names_from_the_top():
     import spinup
-    from spinup import EpochLogger, Logger, __version__, dqn_pytorch, ppo_pytorch, sac_pytorch
+    from spinup import EpochLogger, Logger, __version__
 
     assert [f.__name__ for f in (ppo_pytorch, sac_pytorch, dqn_pytorch)] == ["ppo", "sac", "dqn"]
     assert spinup.ddpg_pytorch.__name__ == "ddpg" and spinup.td3_pytorch.__name__ == "td3"
+    for name in ("reinforce", "vpg", "ppo", "dqn", "sac"):
+        assert getattr(spinup, f"{name}_pytorch").__name__ == name
     assert issubclass(EpochLogger, Logger)
     assert __version__ == spinup.__version__
 
@@ -235,6 +256,8 @@ def test_weights_start_as_linear_layers_do():
 @pytest.mark.parametrize(
     ("algorithm", "columns"),
     [
+        ("vpg", "Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV "
+                "Entropy KL Time"),
         ("ppo", "Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV "
                 "Entropy KL ClipFrac StopIter Time"),
         ("ddpg", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ "

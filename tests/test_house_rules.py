@@ -212,6 +212,52 @@ def test_td3_differs_from_ddpg_by_its_three_ideas():
     assert shown == set(IDEAS)
 
 
+def vpg_and_ppo():
+    """The texts of both, in which VPG goes by the name of PPO."""
+    text = source_of("pytorch/vpg").read_text()
+    return (
+        text.replace("vpg", "ppo").replace("VPG", "PPO"),
+        source_of("pytorch/ppo").read_text(),
+    )
+
+
+def texts_of(source, nodes):
+    """The text of each node, comments and all, by its name or by the name it is given."""
+    named = {}
+    for node in nodes:
+        name = getattr(node, "name", None) or ast.unparse(getattr(node, "targets", [node])[0])
+        named[name] = ast.get_source_segment(source, node)
+    return named
+
+
+def test_ppo_differs_from_vpg_in_its_policy_loss_and_its_update_only():
+    """So that `diff vpg.py ppo.py` is the lesson."""
+    parts, bodies, meanings = [], [], []
+    for source in vpg_and_ppo():
+        defined = [
+            n for n in ast.parse(source).body if isinstance(n, (ast.ClassDef, ast.FunctionDef))
+        ]
+        (train,) = [node for node in defined if node.name == "ppo"]
+        parts.append(texts_of(source, defined))
+        bodies.append(texts_of(source, train.body[1:]))  # without the docstring
+        lines = ast.get_docstring(train).splitlines()
+        meanings.append(dict(line.split(": ", 1) for line in lines if ": " in line))
+    of_vpg, of_ppo = parts
+    assert list(of_vpg) == list(of_ppo)
+    differ = {name for name in of_ppo if of_vpg[name] != of_ppo[name]}
+    assert differ == {"compute_loss_pi", "update", "ppo"}
+    of_vpg, of_ppo = bodies
+    assert list(of_vpg) == list(of_ppo)
+    assert any("buffer.finish_path(v, i)" in text for text in of_ppo.values())
+    differ = {name for name in of_ppo if of_vpg[name] != of_ppo[name]}
+    assert differ == {"learn"}  # the settings that go into the update
+    of_vpg, of_ppo = meanings
+    assert of_vpg.items() < of_ppo.items()  # the same words for the same settings
+    assert of_ppo.keys() - of_vpg.keys() == {
+        "clip_ratio", "train_pi_iters", "target_kl", "minibatch_size", "ent_coef", "max_grad_norm",
+    }  # fmt: skip
+
+
 # --- Who may import whom ---
 
 

@@ -96,6 +96,43 @@ assert calls == ["Allreduce"], calls
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        ("vpg", dict(train_v_iters=2)),
+        ("reinforce", dict(train_v_iters=2, baseline="none")),
+        ("reinforce", dict(train_v_iters=2, baseline="average")),
+        ("reinforce", dict(train_v_iters=2, baseline="value")),
+    ],
+)
+def test_two_halves_of_a_rollout_are_learned_like_the_whole(algorithm, settings):
+    program = f"""
+import torch
+from gymnasium.spaces import Box, Discrete
+from spinup.algos.pytorch.{algorithm} import {algorithm} as module
+from spinup.parts import learning
+from spinup.parts.buffers import Rollout
+from spinup.parts.networks import MLPActorCritic
+from spinup.utils.mpi_tools import proc_id
+def updated(rollout):
+    torch.manual_seed(3)
+    ac = MLPActorCritic(Box(-1, 1, (3,)), Discrete(2), hidden_sizes=(8,))
+    module.update(module.make_learner(ac, 0.01, 0.01), rollout, **{settings})
+    return ac.parameters()
+torch.manual_seed(0)
+whole = Rollout(*(torch.randn(20, 3), torch.randint(2, (20,)), *torch.randn(3, 20)))
+half = slice(10 * proc_id(), 10 * proc_id() + 10)
+found = updated(Rollout(*(column[half] for column in whole)))
+learning.average_gradients = lambda params: None
+for p, q in zip(found, updated(whole), strict=True):
+    assert torch.allclose(p, q, rtol=1e-4, atol=1e-5), (p, q)
+print("agreed")
+"""
+    ended = under_mpiexec(program)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("agreed") == 2
+
+
 @pytest.mark.parametrize("algorithm", killing.SETTINGS)
 def test_weights_are_equal_on_all_ranks_after_every_epoch(algorithm, tmp_path):
     for epochs in (1, 2, 3):

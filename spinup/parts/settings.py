@@ -23,6 +23,7 @@ NUMBERS = dict(
 LIMITS = WHOLE_NUMBERS | NUMBERS
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
 WORDS = dict(alpha=("auto",))  # words that may stand for a number
+CHOICES = dict(baseline=("none", "average", "value"))  # settings that are one of several words
 # Not part of what a run computes, or compared apart.
 NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
 
@@ -30,6 +31,9 @@ NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
 def check(settings: dict):
     """Refuse values that cannot be meant, naming what would do."""
     for name, value in settings.items():
+        if name in CHOICES and value not in CHOICES[name]:
+            *most, last = map(repr, CHOICES[name])
+            raise UserError(f"{name} wants {', '.join(most)} or {last}, not {value!r}.")
         rule = name if name in LIMITS else name.rpartition("_")[2]
         if rule not in LIMITS or value in WORDS.get(name, ()):
             continue

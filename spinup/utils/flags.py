@@ -3,7 +3,7 @@
 import ast
 import inspect
 
-from spinup.parts.settings import WORDS
+from spinup.parts.settings import CHOICES, WORDS
 from spinup.utils.errors import UserError, did_you_mean
 
 SHORT_FOR = {
@@ -24,7 +24,7 @@ LAUNCHER = {
     "overwrite": (False, "throw away what the run's folder holds and start anew"),
 }
 ONLY_IN_SCRIPTS = ("env_fn", "actor_critic", "logger_kwargs", "resume")
-TEXTS = ("env_name", "exp_name", "data_dir")  # never read as numbers
+TEXTS = ("env_name", "exp_name", "data_dir", *CHOICES)  # never read as numbers, or as None
 DICTS = ("ac_kwargs", "env_kwargs")
 
 

@@ -108,7 +108,7 @@ def ppo(
     pi_lr: step size of the policy
     vf_lr: step size of the value function
     train_pi_iters: policy passes over an epoch's experience, at most
-    train_v_iters: value passes over it
+    train_v_iters: value passes over an epoch's experience
     lam: trust in rewards seen (1) against values guessed (0) when an action is judged
     max_ep_len: steps after which an episode is cut off
     target_kl: stop an epoch's policy steps once it moved 1.5 times this far; none: never

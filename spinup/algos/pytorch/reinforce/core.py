@@ -1,0 +1,16 @@
+"""REINFORCE's networks: a policy and a value function, as all on-policy algorithms have them."""
+
+from spinup.parts.buffers import combined_shape, discount_cumsum
+from spinup.parts.layers import count_vars, mlp
+from spinup.parts.networks import (
+    Actor,
+    MLPActorCritic,
+    MLPCategoricalActor,
+    MLPCritic,
+    MLPGaussianActor,
+)
+
+__all__ = [
+    "Actor", "MLPActorCritic", "MLPCategoricalActor", "MLPCritic", "MLPGaussianActor",
+    "combined_shape", "count_vars", "discount_cumsum", "mlp",
+]  # fmt: skip

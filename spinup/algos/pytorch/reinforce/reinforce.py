@@ -1,0 +1,138 @@
+"""REINFORCE: let chance choose, and make what high rewards followed more probable.
+
+Read downwards: two losses, the update made of them, the training loop around the update.
+Networks are in core.py, the settings of a run in config.json, the theory in README.md.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import nn
+
+from spinup.algos.pytorch.reinforce import core
+from spinup.parts import session
+from spinup.parts.buffers import Rollout
+from spinup.parts.checkpoint import Checkpoint
+from spinup.parts.envs import VectorEnv
+from spinup.parts.learning import Adam, GAEBuffer, gradient_step, to_tensor
+from spinup.parts.models import build
+from spinup.utils.mpi_pytorch import sync_params
+from spinup.utils.mpi_tools import mpi_avg
+from spinup.utils.run_utils import launch
+
+COLUMNS = "Epoch EpRet* EpLen TotalEnvInteracts LossPi LossV Entropy Time"
+
+
+@dataclass
+class Learner:
+    """All that the update reads and writes."""
+
+    ac: nn.Module  # policy pi and value function v
+    pi_optimizer: Adam
+    vf_optimizer: Adam  # steps only if the value is the baseline
+
+
+def compute_loss_pi(ac, rollout: Rollout, expected):
+    """Its slope makes an action more probable the more its return was above the expected one."""
+    pi, logp = ac.pi(rollout.obs, rollout.act)
+    loss = -(logp * (rollout.ret - expected)).mean()
+    return loss, dict(LossPi=loss, Entropy=pi.entropy().mean())
+
+
+def compute_loss_v(ac, rollout: Rollout):
+    """Squared error of the value function against the rewards that followed."""
+    return ((ac.v(rollout.obs) - rollout.ret) ** 2).mean()
+
+
+def update(learner, rollout, *, baseline, train_v_iters):
+    """One policy step on one rollout; then value steps, if the value is the baseline."""
+    expected = expected_return(learner.ac, rollout, baseline)
+    loss, stats = compute_loss_pi(learner.ac, rollout, expected)
+    gradient_step(learner.pi_optimizer, loss)
+    if baseline == "value":
+        for _ in range(train_v_iters):
+            gradient_step(learner.vf_optimizer, compute_loss_v(learner.ac, rollout))
+    return stats | dict(LossV=((expected - rollout.ret) ** 2).mean())
+
+
+@torch.no_grad()
+def expected_return(ac, rollout: Rollout, baseline):
+    """The baseline of each step: the value of its state, the average of all returns, or 0."""
+    if baseline == "value":
+        return ac.v(rollout.obs)
+    average = mpi_avg(rollout.ret.mean().item()) if baseline == "average" else 0.0
+    return torch.full_like(rollout.ret, average)
+
+
+def make_learner(ac, pi_lr, vf_lr):
+    sync_params(ac)  # every process starts from the same weights
+    return Learner(ac, Adam(ac.pi.parameters(), pi_lr), Adam(ac.v.parameters(), vf_lr))
+
+
+def reinforce(
+    env_fn, actor_critic=core.MLPActorCritic, ac_kwargs=None, seed=0, steps_per_epoch=4000,
+    epochs=50, gamma=0.99, baseline="value", pi_lr=1e-2, vf_lr=1e-3, train_v_iters=80,
+    max_ep_len=1000, logger_kwargs=None, save_freq=10, num_envs=1, device="cpu", resume=False,
+):  # fmt: skip
+    """Train a REINFORCE agent and give back its networks.
+
+    env_fn: makes an environment each time it is called
+    actor_critic: the class of the networks; needs `pi`, `v`, `step` and `act` as core.py has them
+    ac_kwargs: what it is made with, such as hidden_sizes and activation
+    seed: where all randomness starts; equal seeds give equal runs
+    steps_per_epoch: environment steps between two updates, over all environments and processes
+    epochs: how many updates
+    gamma: what a reward one step later is worth
+    baseline: what a return is compared with: none, the average of them all, or the state's value
+    pi_lr: step size of the policy
+    vf_lr: step size of the value function, if that is the baseline
+    train_v_iters: value passes over an epoch's experience, if that is the baseline
+    max_ep_len: steps after which an episode is cut off
+    logger_kwargs: where to write, as setup_logger_kwargs makes it
+    save_freq: epochs between two saved models
+    num_envs: environments stepped together in each process
+    device: where the networks live, such as cpu or cuda
+    resume: go on from the checkpoint in the run folder, if there is one
+    """
+    settings = dict(locals())
+    seed = session.prepare(settings)
+    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
+    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
+    pace = session.pace(steps_per_epoch, num_envs, epochs)
+    dims = session.space_dims(env)
+    buffer = GAEBuffer(**dims, size=pace.turns, gamma=gamma, num_envs=num_envs, device=device)
+    learner = make_learner(ac, pi_lr, vf_lr)
+    learn = partial(update, learner, baseline=baseline, train_v_iters=train_v_iters)
+    logger = session.open_logger("reinforce_pytorch", settings, env, ac)
+    checkpoint = Checkpoint(logger.output_dir, **vars(learner), env=env, logger=logger)
+
+    @torch.no_grad()
+    def value_of(obs):
+        if baseline != "value":
+            return np.zeros(len(obs))  # there is no guess; what was seen must do
+        return ac.v(to_tensor(obs, device)).cpu().numpy()
+
+    for epoch in checkpoint.epochs(epochs, resume):
+        for _ in logger.progress(pace.steps(epoch), pace.total()):
+            obs = env.obs
+            act, val, logp = ac.step(to_tensor(obs, device))
+            step = env.step(act)
+            buffer.store(obs, act, step.rew, val, logp)
+            for i, episode in zip(step.ended, step.episodes):
+                logger.store(EpRet=episode.ret, EpLen=episode.length)
+                v = 0 if step.terminated[i] else value_of(step.obs2[i : i + 1])[0]
+                buffer.finish_path(v, i)
+        for i, v in enumerate(value_of(env.obs)):
+            buffer.finish_path(v, i)  # cut by the epoch, not by the task
+
+        logger.store(**learn(buffer.get()))
+        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
+        if epoch % save_freq == 0 or epoch + 1 == epochs:
+            logger.save_state({})
+    return ac
+
+
+if __name__ == "__main__":
+    launch(reinforce, __file__)  # settings: defaults < config.json beside this file < command line
