@@ -17,11 +17,13 @@ WHOLE_NUMBERS = dict(
 NUMBERS = dict(
     gamma=(0, 1), lam=(0, 1), polyak=(0, 1), epsilon_start=(0, 1), epsilon_end=(0, 1),
     clip_ratio=(0, None), target_kl=(0, None), lr=(0, None), alpha=(0, None),
-    ent_coef=(0, None), max_grad_norm=(0, None),
+    ent_coef=(0, None), max_grad_norm=(0, None), delta=(0, None), damping_coeff=(0, None),
+    backtrack_coeff=(0, 1),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
 WORDS = dict(alpha=("auto",))  # words that may stand for a number
+CHOICES = dict(algo=("trpo", "npg"))  # settings that are one of several words
 # Not part of what a run computes, or compared apart.
 NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
 
@@ -29,6 +31,8 @@ NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
 def check(settings: dict):
     """Refuse values that cannot be meant, naming what would do."""
     for name, value in settings.items():
+        if name in CHOICES and value not in CHOICES[name]:
+            raise UserError(f"{name} wants {' or '.join(CHOICES[name])}, not {value!r}.")
         rule = name if name in LIMITS else name.rpartition("_")[2]
         if rule not in LIMITS or value in WORDS.get(name, ()):
             continue
