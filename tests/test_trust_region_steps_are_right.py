@@ -459,11 +459,10 @@ def test_a_measure_that_is_none_gives_no_step(monkeypatch, algo, factor):
 
 
 class Own(nn.Module):
-    """Only what COMPAT asks for, in PyTorch's own layers, with a weight that nothing uses."""
+    """Only what COMPAT asks for, in PyTorch's own layers, and some weights that must not move."""
 
     def __init__(self, observation_space, action_space):
         super().__init__()
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(observation_space.shape)), 8))
         self.pi, self.v = OwnPolicy(observation_space, action_space), OwnValue(observation_space)
 
     @torch.no_grad()
@@ -484,9 +483,10 @@ class OwnPolicy(nn.Module):
         size = int(np.prod(observation_space.shape))
         self.net = nn.Sequential(nn.Flatten(), nn.Linear(size, 8), nn.ELU(), nn.Linear(8, n))
         self.unused = nn.Parameter(torch.ones(2))
+        self.frozen = nn.Parameter(torch.ones(n), requires_grad=False)
 
     def forward(self, obs, act=None):
-        out = self.net(obs)
+        out = self.frozen * self.net(obs)
         pi = Categorical(logits=out) if self.discrete else Independent(Normal(out, 0.5), 1)
         return pi, None if act is None else pi.log_prob(act)
 
@@ -539,7 +539,7 @@ def test_networks_of_a_users_own_train(env_name, algo, tmp_path):
     assert ac is net
     assert not torch.equal(flat(ac.pi), before)
     assert flat(ac).isfinite().all()
-    assert ac.pi.unused.tolist() == [1, 1]
+    assert (ac.pi.unused == 1).all() and (ac.pi.frozen == 1).all()
 
 
 def test_images_are_refused_without_an_encoder_and_taken_with_one(tmp_path):

@@ -14,7 +14,8 @@ from spinup.utils.mpi_tools import mpi_avg
 __all__ = [
     "Actor", "MLPActorCritic", "MLPCategoricalActor", "MLPCritic", "MLPGaussianActor",
     "assign_params_from_flat", "average", "combined_shape", "conjugate_gradient", "count_vars",
-    "discount_cumsum", "flat_concat", "flat_grad", "hessian_vector_product", "kl_divergence", "mlp",
+    "discount_cumsum", "flat_concat", "flat_grad", "hessian_vector_product", "kl_divergence",
+    "learned", "mlp",
 ]  # fmt: skip
 
 
@@ -39,6 +40,11 @@ def kl_divergence(old_pi, pi):
             f"trpo needs the KL divergence of two policies, but PyTorch has none for "
             f"{type(pi).__name__}. Let pi give a Normal or a Categorical, or use ppo."
         )
+
+
+def learned(module):
+    """The parameters of a network that may change, in a fixed order."""
+    return [p for p in module.parameters() if p.requires_grad]
 
 
 def flat_concat(tensors):

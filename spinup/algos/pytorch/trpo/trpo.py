@@ -51,7 +51,7 @@ def update(
     train_v_iters, algo="trpo", log=print,
 ):  # fmt: skip
     """One policy step to the edge of the trust region, then value steps, all on one rollout."""
-    ac, params, v_losses = learner.ac, list(learner.ac.pi.parameters()), []
+    ac, params, v_losses = learner.ac, core.learned(learner.ac.pi), []
     with torch.no_grad():
         old_pi, _ = ac.pi(rollout.obs, rollout.act)
     with second_derivatives():
@@ -74,7 +74,7 @@ def update(
 @torch.no_grad()
 def line_search(ac, rollout, old_pi, step, delta, backtrack_iters, backtrack_coeff, algo, log):
     """Shorten the step until the policy is better yet near; if it never is, keep the old one."""
-    params, now = list(ac.pi.parameters()), partial(compute_loss_pi, ac, rollout, old_pi)
+    params, now = core.learned(ac.pi), partial(compute_loss_pi, ac, rollout, old_pi)
     old_params = core.flat_concat(params)
     old_loss, _ = core.average(core.flat_concat(now())).tolist()
     for i in range(backtrack_iters):
