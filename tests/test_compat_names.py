@@ -20,17 +20,6 @@ DETERMINISTIC_NETWORKS = dict(
     MLPQFunction="obs_dim act_dim hidden_sizes activation",
     MLPActorCritic="observation_space action_space hidden_sizes=(256,256) activation=ReLU",
 )
-SIGNATURES = {
-    "spinup.algos.pytorch.ppo.core": dict(
-        **CORE_FUNCTIONS,
-        discount_cumsum="x discount",
-        MLPCategoricalActor="obs_dim act_dim hidden_sizes activation",
-        MLPGaussianActor="obs_dim act_dim hidden_sizes activation",
-        MLPCritic="obs_dim hidden_sizes activation",
-        MLPActorCritic="observation_space action_space hidden_sizes=(64,64) activation=Tanh",
-    ),
-    "spinup.algos.pytorch.ddpg.core": dict(**CORE_FUNCTIONS, **DETERMINISTIC_NETWORKS),
-    "spinup.algos.pytorch.td3.core": dict(**CORE_FUNCTIONS, **DETERMINISTIC_NETWORKS),
 ON_POLICY_CORE = dict(
     **CORE_FUNCTIONS,
     discount_cumsum="x discount",
@@ -44,6 +33,9 @@ SIGNATURES = {
     "spinup.algos.pytorch.reinforce.core": ON_POLICY_CORE,
     "spinup.algos.pytorch.vpg.core": ON_POLICY_CORE,
     "spinup.algos.pytorch.ppo.core": ON_POLICY_CORE,
+    "spinup.algos.pytorch.trpo.core": ON_POLICY_CORE,
+    "spinup.algos.pytorch.ddpg.core": dict(**CORE_FUNCTIONS, **DETERMINISTIC_NETWORKS),
+    "spinup.algos.pytorch.td3.core": dict(**CORE_FUNCTIONS, **DETERMINISTIC_NETWORKS),
     "spinup.algos.pytorch.sac.core": dict(
         **CORE_FUNCTIONS,
         MLPQFunction="obs_dim act_dim hidden_sizes activation",
@@ -76,6 +68,12 @@ SIGNATURES = {
         "target_noise=0.2 noise_clip=0.5 policy_delay=2 "
         "num_test_episodes=10 max_ep_len=1000 logger_kwargs=None save_freq=1",
         ReplayBuffer="obs_dim act_dim size",
+    "spinup.algos.pytorch.trpo.trpo": dict(
+        trpo="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
+        "epochs=50 gamma=0.99 delta=0.01 vf_lr=0.001 train_v_iters=80 damping_coeff=0.1 "
+        "cg_iters=10 backtrack_iters=10 backtrack_coeff=0.8 lam=0.97 max_ep_len=1000 "
+        "logger_kwargs=None save_freq=10 algo=trpo",
+        GAEBuffer="obs_dim act_dim size gamma=0.99 lam=0.95",
     ),
     "spinup.algos.pytorch.sac.sac": dict(
         sac="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
@@ -139,6 +137,7 @@ def test_signature(module, name):
         found = getattr(found, part)
     # The learners' buffers take the same arguments through *args; look at the class beneath.
     if name in ("VPGBuffer", "PPOBuffer", "ReplayBuffer"):
+    if name in ("PPOBuffer", "GAEBuffer", "ReplayBuffer"):
         found = found.__mro__[1]
     parameters = list(inspect.signature(found).parameters.values())
     wanted = SIGNATURES[module][name].split()
@@ -157,9 +156,7 @@ def test_names_from_the_top():
     import spinup
     from spinup import EpochLogger, Logger, __version__
 
-    assert [f.__name__ for f in (ppo_pytorch, sac_pytorch, dqn_pytorch)] == ["ppo", "sac", "dqn"]
-    assert spinup.ddpg_pytorch.__name__ == "ddpg" and spinup.td3_pytorch.__name__ == "td3"
-    for name in ("reinforce", "vpg", "ppo", "dqn", "sac"):
+    for name in spinup.ALGORITHMS["pytorch"]:
         assert getattr(spinup, f"{name}_pytorch").__name__ == name
     assert issubclass(EpochLogger, Logger)
     assert __version__ == spinup.__version__
@@ -177,9 +174,9 @@ OBS = Box(-np.inf, np.inf, (5,), np.float32)
 
 
 @pytest.mark.parametrize("actions", [Box(-1, 1, (2,), np.float32), Discrete(4)])
-def test_networks_of_ppo(actions):
-    from spinup.algos.pytorch.ppo import core
-
+@pytest.mark.parametrize("algorithm", ["trpo", "ppo"])
+def test_networks_of_on_policy_algorithms(algorithm, actions):
+    core = import_module(f"spinup.algos.pytorch.{algorithm}.core")
     ac = core.MLPActorCritic(OBS, actions)
     obs = torch.zeros(3, 5)
     a, v, logp = ac.step(obs)
@@ -258,6 +255,8 @@ def test_weights_start_as_linear_layers_do():
     [
         ("vpg", "Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV "
                 "Entropy KL Time"),
+        ("trpo", "Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV "
+                 "KL BacktrackIters Time"),
         ("ppo", "Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV "
                 "Entropy KL ClipFrac StopIter Time"),
         ("ddpg", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ "

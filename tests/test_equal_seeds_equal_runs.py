@@ -9,6 +9,7 @@ from spinup.parts.envs import EnvMaker
 SETTINGS = dict(
     reinforce=("CartPole-v1", dict(steps_per_epoch=300)),
     vpg=("CartPole-v1", dict(steps_per_epoch=300, train_v_iters=5)),
+    trpo=("CartPole-v1", dict(steps_per_epoch=300, train_v_iters=5)),
     ppo=("CartPole-v1", dict(steps_per_epoch=300, train_pi_iters=5, train_v_iters=5)),
     sac=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),
     ddpg=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),

@@ -19,11 +19,13 @@ NUMBERS = dict(
     clip_ratio=(0, None), target_kl=(0, None), lr=(0, None), alpha=(0, None),
     ent_coef=(0, None), max_grad_norm=(0, None), act_noise=(0, None), target_noise=(0, None),
     noise_clip=(0, None), priority_exponent=(0, None), importance_exponent=(0, 1),
+    delta=(0, None), damping_coeff=(0, None), backtrack_coeff=(0, 1),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
 WORDS = dict(alpha=("auto",))  # words that may stand for a number
-CHOICES = dict(baseline=("none", "average", "value"))  # settings that are one of several words
+# Settings that are one of several words.
+CHOICES = dict(baseline=("none", "average", "value"), algo=("trpo", "npg"))
 # Not part of what a run computes, or compared apart.
 NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
 

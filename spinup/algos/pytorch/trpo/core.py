@@ -1,0 +1,99 @@
+"""TRPO's networks, as all on-policy algorithms have them, and arithmetic on weights as vectors."""
+
+import numpy as np
+import torch
+from torch import distributions, nn
+
+from spinup.parts import networks
+from spinup.parts.buffers import combined_shape, discount_cumsum
+from spinup.parts.layers import count_vars, mlp
+from spinup.parts.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
+from spinup.utils.errors import UserError
+from spinup.utils.mpi_tools import mpi_avg
+
+__all__ = [
+    "Actor", "MLPActorCritic", "MLPCategoricalActor", "MLPCritic", "MLPGaussianActor",
+    "assign_params_from_flat", "average", "combined_shape", "conjugate_gradient", "count_vars",
+    "discount_cumsum", "flat_concat", "flat_grad", "hessian_vector_product", "kl_divergence",
+    "learned", "mlp",
+]  # fmt: skip
+
+
+class MLPActorCritic(networks.MLPActorCritic):
+    """A policy `pi` and a value function `v`, on anything but images."""
+
+    def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh):
+        if observation_space.dtype == np.uint8 and len(observation_space.shape) == 3:
+            raise UserError(
+                f"trpo has no encoder for images, but observations are {observation_space.shape} "
+                "of bytes. Use ppo or dqn, or pass an actor_critic of your own that takes images."
+            )
+        super().__init__(observation_space, action_space, hidden_sizes, activation)
+
+
+def kl_divergence(old_pi, pi):
+    """How many nats apart the distributions of two policies are, in closed form."""
+    try:
+        return distributions.kl_divergence(old_pi, pi)
+    except NotImplementedError:
+        raise UserError(
+            f"trpo needs the KL divergence of two policies, but PyTorch has none for "
+            f"{type(pi).__name__}. Let pi give a Normal or a Categorical, or use ppo."
+        )
+
+
+def learned(module):
+    """The parameters of a network that may change, in a fixed order."""
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def flat_concat(tensors):
+    """All numbers of several tensors as one vector."""
+    return torch.cat([x.reshape(-1) for x in tensors])
+
+
+def flat_grad(f, params, **kwargs):
+    """The gradient of `f` as one vector; zeros where it does not depend on a parameter."""
+    return flat_concat(torch.autograd.grad(f, params, materialize_grads=True, **kwargs))
+
+
+def hessian_vector_product(f, params, damping_coeff=0.0):
+    """The function v -> Hv, with H the second derivative of `f` over all processes, damped."""
+    slope = flat_grad(f, params, create_graph=True)
+    return lambda v: average(flat_grad(slope @ v, params, retain_graph=True)) + damping_coeff * v
+
+
+def average(x):
+    """The mean of a vector over all processes, in one exchange."""
+    return torch.as_tensor(mpi_avg(x.cpu().numpy()), device=x.device)
+
+
+@torch.no_grad()
+def assign_params_from_flat(x, params):
+    """Overwrite parameters with the numbers of one vector, in the order of `flat_concat`."""
+    for p, part in zip(params, x.split([p.numel() for p in params])):
+        p.copy_(part.view_as(p))
+
+
+def conjugate_gradient(product, b, iters, tolerance=1e-10):
+    """Solve A x = b, nearly, asking only for products with A (symmetric, positive) and few of them.
+
+    product: gives A v for a vector v
+    tolerance: the share of b, squared, that may be left over
+    """
+    x, residual, direction = torch.zeros_like(b), b.clone(), b.clone()
+    left = residual @ residual
+    enough = tolerance * left
+    for _ in range(iters):
+        if left <= enough:
+            break
+        ahead = product(direction)
+        curvature = direction @ ahead
+        if not curvature > 0:  # by rounding, or not a number: what has been found must do
+            break
+        length = left / curvature
+        x += length * direction
+        residual -= length * ahead
+        left, before = residual @ residual, left
+        direction = residual + left / before * direction
+    return x

@@ -1,0 +1,170 @@
+"""Trust Region Policy Optimization: the step that promises most while behaviour hardly changes.
+
+Read downwards: two losses, the update, the tools it is made of, the training loop around it.
+Networks and the solver are in core.py, a run's settings in config.json, the theory in README.md.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from spinup.algos.pytorch.trpo import core
+from spinup.parts import session
+from spinup.parts.buffers import Rollout
+from spinup.parts.checkpoint import Checkpoint
+from spinup.parts.envs import VectorEnv
+from spinup.parts.layers import second_derivatives
+from spinup.parts.learning import Adam, GAEBuffer, gradient_step, to_tensor
+from spinup.parts.models import build
+from spinup.utils.mpi_pytorch import sync_params
+from spinup.utils.run_utils import launch
+
+COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
+    KL BacktrackIters Time"""
+
+
+@dataclass
+class Learner:
+    """All that the update reads and writes."""
+
+    ac: nn.Module  # policy pi and value function v
+    vf_optimizer: Adam  # the policy needs none: the length of its step is computed
+
+
+def compute_loss_pi(ac, rollout: Rollout, old_pi):
+    """The surrogate, minus the advantage to expect; and the mean KL from the old policy."""
+    pi, logp = ac.pi(rollout.obs, rollout.act)
+    ratio = torch.exp(logp - rollout.logp)
+    kl = core.kl_divergence(old_pi, pi)  # one row per state, perhaps a number per dimension
+    return -(ratio * rollout.adv).mean(), kl.sum() / len(kl)
+
+
+def compute_loss_v(ac, rollout: Rollout):
+    """Squared error of the value function against the rewards that followed."""
+    return ((ac.v(rollout.obs) - rollout.ret) ** 2).mean()
+
+
+def update(
+    learner, rollout, *, delta, damping_coeff, cg_iters, backtrack_iters, backtrack_coeff,
+    train_v_iters, algo="trpo", log=print,
+):  # fmt: skip
+    """One policy step to the edge of the trust region, then value steps, all on one rollout."""
+    ac, params, v_losses = learner.ac, core.learned(learner.ac.pi), []
+    with torch.no_grad():
+        old_pi, _ = ac.pi(rollout.obs, rollout.act)
+    with second_derivatives():
+        loss, kl = compute_loss_pi(ac, rollout, old_pi)
+    g = core.average(core.flat_grad(loss, params, retain_graph=True))
+    H = core.hessian_vector_product(kl, params, damping_coeff)  # the Fisher matrix, as v -> Hv
+    x = core.conjugate_gradient(H, g, cg_iters)  # the direction: Hx = g
+    xHx = (x @ H(x)).item()
+    step = (2 * delta / xHx) ** 0.5 * x if 0 < xHx < torch.inf else torch.zeros_like(x)
+    stats = line_search(
+        ac, rollout, old_pi, step, delta, backtrack_iters, backtrack_coeff, algo, log
+    )
+    for _ in range(train_v_iters):
+        loss = compute_loss_v(ac, rollout)
+        v_losses.append(loss.detach())
+        gradient_step(learner.vf_optimizer, loss)
+    return stats | dict(LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0])
+
+
+@torch.no_grad()
+def line_search(ac, rollout, old_pi, step, delta, backtrack_iters, backtrack_coeff, algo, log):
+    """Shorten the step until the policy is better yet near; if it never is, keep the old one."""
+    params, now = core.learned(ac.pi), partial(compute_loss_pi, ac, rollout, old_pi)
+    old_params = core.flat_concat(params)
+    old_loss, _ = core.average(core.flat_concat(now())).tolist()
+    for i in range(backtrack_iters):
+        core.assign_params_from_flat(old_params - backtrack_coeff**i * step, params)
+        loss, kl = core.average(core.flat_concat(now())).tolist()  # all processes decide alike
+        if algo == "npg" or (loss < old_loss and kl <= delta):
+            break
+    else:
+        core.assign_params_from_flat(old_params, params)
+        i, loss, kl = backtrack_iters, old_loss, 0
+        log("The line search found no step that is better and near; the old policy stays.")
+    return dict(LossPi=old_loss, DeltaLossPi=loss - old_loss, KL=kl, BacktrackIters=i)
+
+
+def make_learner(ac, vf_lr):
+    sync_params(ac)  # every process starts from the same weights
+    return Learner(ac, Adam(ac.v.parameters(), vf_lr))
+
+
+def trpo(
+    env_fn, actor_critic=core.MLPActorCritic, ac_kwargs=None, seed=0, steps_per_epoch=4000,
+    epochs=50, gamma=0.99, delta=0.01, vf_lr=1e-3, train_v_iters=80, damping_coeff=0.1,
+    cg_iters=10, backtrack_iters=10, backtrack_coeff=0.8, lam=0.97, max_ep_len=1000,
+    logger_kwargs=None, save_freq=10, algo="trpo", num_envs=1, device="cpu", resume=False,
+):  # fmt: skip
+    """Train a TRPO agent and give back its networks.
+
+    env_fn: makes an environment each time it is called
+    actor_critic: the class of the networks; needs `pi`, `v`, `step` and `act` as core.py has them
+    ac_kwargs: what it is made with, such as hidden_sizes and activation
+    seed: where all randomness starts; equal seeds give equal runs
+    steps_per_epoch: environment steps between two updates, over all environments and processes
+    epochs: how many updates
+    gamma: what a reward one step later is worth
+    delta: how far the policy may move in an update, as a mean KL divergence
+    vf_lr: step size of the value function
+    train_v_iters: value steps on an epoch's experience
+    damping_coeff: added to the curvature in every direction, so that none seems free
+    cg_iters: steps of conjugate gradient towards the direction, at most
+    backtrack_iters: attempts of the line search, at most
+    backtrack_coeff: what is kept of the step's length at each further attempt
+    lam: trust in rewards seen (1) against values guessed (0) when an action is judged
+    max_ep_len: steps after which an episode is cut off
+    logger_kwargs: where to write, as setup_logger_kwargs makes it
+    save_freq: epochs between two saved models
+    algo: trpo, or npg for the natural policy gradient, which does without the line search
+    num_envs: environments stepped together in each process
+    device: where the networks live, such as cpu or cuda
+    resume: go on from the checkpoint in the run folder, if there is one
+    """
+    settings = dict(locals())
+    seed = session.prepare(settings)
+    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
+    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
+    pace = session.pace(steps_per_epoch, num_envs, epochs)
+    dims = session.space_dims(env) | dict(num_envs=num_envs, device=device)
+    buffer = GAEBuffer(size=pace.turns, gamma=gamma, lam=lam, **dims)
+    learner = make_learner(ac, vf_lr)
+    logger = session.open_logger("trpo_pytorch", settings, env, ac)
+    learn = partial(
+        update, learner, delta=delta, damping_coeff=damping_coeff, cg_iters=cg_iters,
+        backtrack_iters=backtrack_iters, backtrack_coeff=backtrack_coeff,
+        train_v_iters=train_v_iters, algo=algo, log=logger.log,
+    )  # fmt: skip
+    checkpoint = Checkpoint(logger.output_dir, **vars(learner), env=env, logger=logger)
+
+    @torch.no_grad()
+    def value_of(obs):
+        return ac.v(to_tensor(obs, device)).cpu().numpy()
+
+    for epoch in checkpoint.epochs(epochs, resume):
+        for _ in logger.progress(pace.steps(epoch), pace.total()):
+            obs = env.obs
+            act, val, logp = ac.step(to_tensor(obs, device))
+            step = env.step(act)
+            buffer.store(obs, act, step.rew, val, logp)
+            logger.store(VVals=val)
+            for i, episode in zip(step.ended, step.episodes):
+                logger.store(EpRet=episode.ret, EpLen=episode.length)
+                v = 0 if step.terminated[i] else value_of(step.obs2[i : i + 1])[0]
+                buffer.finish_path(v, i)
+        for i, v in enumerate(value_of(env.obs)):
+            buffer.finish_path(v, i)  # cut by the epoch, not by the task
+
+        logger.store(**learn(buffer.get()))
+        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
+        if epoch % save_freq == 0 or epoch + 1 == epochs:
+            logger.save_state({})
+    return ac
+
+
+if __name__ == "__main__":
+    launch(trpo, __file__)  # settings: defaults < config.json beside this file < command line
