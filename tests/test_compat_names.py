@@ -68,6 +68,7 @@ SIGNATURES = {
         "target_noise=0.2 noise_clip=0.5 policy_delay=2 "
         "num_test_episodes=10 max_ep_len=1000 logger_kwargs=None save_freq=1",
         ReplayBuffer="obs_dim act_dim size",
+    ),
     "spinup.algos.pytorch.trpo.trpo": dict(
         trpo="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
         "epochs=50 gamma=0.99 delta=0.01 vf_lr=0.001 train_v_iters=80 damping_coeff=0.1 "
@@ -136,8 +137,7 @@ def test_signature(module, name):
     for part in name.split("."):
         found = getattr(found, part)
     # The learners' buffers take the same arguments through *args; look at the class beneath.
-    if name in ("VPGBuffer", "PPOBuffer", "ReplayBuffer"):
-    if name in ("PPOBuffer", "GAEBuffer", "ReplayBuffer"):
+    if name in ("VPGBuffer", "PPOBuffer", "GAEBuffer", "ReplayBuffer"):
         found = found.__mro__[1]
     parameters = list(inspect.signature(found).parameters.values())
     wanted = SIGNATURES[module][name].split()
