@@ -15,7 +15,7 @@ from spinup.utils.errors import UserError
 from spinup.utils.test_policy import load_policy_and_env, load_pytorch_policy, run_policy
 
 TINY = dict(epochs=1, steps_per_epoch=60, ac_kwargs=dict(hidden_sizes=(8, 8)))
-ENVS = dict(ppo="CartPole-v1", sac="Pendulum-v1", dqn="CartPole-v1")
+ENVS = dict(ppo="CartPole-v1", acer="CartPole-v1", sac="Pendulum-v1", dqn="CartPole-v1")
 
 
 @pytest.fixture(params=ENVS)
