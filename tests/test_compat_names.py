@@ -48,6 +48,15 @@ SIGNATURES = {
         "max_ep_len=1000 logger_kwargs=None save_freq=10",
         VPGBuffer="obs_dim act_dim size gamma=0.99 lam=0.95",
     ),
+    "spinup.algos.pytorch.acer.core": dict(
+        mlp=CORE_FUNCTIONS["mlp"],
+        count_vars="module",
+        MLPActorCritic="observation_space action_space hidden_sizes=(64,64) activation=Tanh",
+    ),
+    "spinup.algos.pytorch.acer.acer": dict(
+        acer="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000",
+        SegmentBuffer="obs_dim num_actions size n_steps",
+    ),
     "spinup.algos.pytorch.ppo.ppo": dict(
         ppo="env_fn actor_critic=MLPActorCritic ac_kwargs=None seed=0 steps_per_epoch=4000 "
         "epochs=50 gamma=0.99 clip_ratio=0.2 pi_lr=0.0003 vf_lr=0.001 train_pi_iters=80 "
@@ -137,7 +146,7 @@ def test_signature(module, name):
     for part in name.split("."):
         found = getattr(found, part)
     # The learners' buffers take the same arguments through *args; look at the class beneath.
-    if name in ("VPGBuffer", "PPOBuffer", "GAEBuffer", "ReplayBuffer"):
+    if name in ("VPGBuffer", "PPOBuffer", "GAEBuffer", "ReplayBuffer", "SegmentBuffer"):
         found = found.__mro__[1]
     parameters = list(inspect.signature(found).parameters.values())
     wanted = SIGNATURES[module][name].split()
@@ -171,6 +180,11 @@ def test_settings_of_the_user():
 
 
 OBS = Box(-np.inf, np.inf, (5,), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
 
 
 @pytest.mark.parametrize("actions", [Box(-1, 1, (2,), np.float32), Discrete(4)])
@@ -265,6 +279,8 @@ def test_weights_start_as_linear_layers_do():
                 "LossQ Time"),
         ("sac", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi* "
                 "LossPi LossQ Time"),
+        ("acer", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ "
+                 "Entropy KL TruncFrac TrustFrac Replays Time"),
     ],
 )  # fmt: skip
 def test_columns_of_the_table(algorithm, columns, tmp_path):
@@ -273,7 +289,8 @@ def test_columns_of_the_table(algorithm, columns, tmp_path):
 
     train = getattr(spinup, f"{algorithm}_pytorch")
     where = dict(output_dir=str(tmp_path))
-    train(EnvMaker("Pendulum-v1"), steps_per_epoch=200, epochs=1, logger_kwargs=where)
+    env_fn = EnvMaker("CartPole-v1" if algorithm == "acer" else "Pendulum-v1")
+    train(env_fn, steps_per_epoch=200, epochs=1, logger_kwargs=where)
     spread = "Average{0} Std{0} Max{0} Min{0}"
     wanted = [spread.format(c[:-1]) if c.endswith("*") else c for c in columns.split()]
     wanted = " ".join(wanted).split()

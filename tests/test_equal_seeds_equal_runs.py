@@ -11,6 +11,7 @@ SETTINGS = dict(
     vpg=("CartPole-v1", dict(steps_per_epoch=300, train_v_iters=5)),
     trpo=("CartPole-v1", dict(steps_per_epoch=300, train_v_iters=5)),
     ppo=("CartPole-v1", dict(steps_per_epoch=300, train_pi_iters=5, train_v_iters=5)),
+    acer=("CartPole-v1", dict(steps_per_epoch=300, n_steps=7, replay_start=50)),
     sac=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),
     ddpg=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),
     td3=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),

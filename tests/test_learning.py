@@ -21,6 +21,10 @@ TASKS = {
         "ppo", "InvertedPendulum-v5", 500,
         dict(epochs=12, steps_per_epoch=4000, num_envs=2, **FAST_PPO),
     ),
+    "acer on CartPole": (
+        "acer", "CartPole-v1", 400,
+        dict(epochs=12, steps_per_epoch=5000, num_envs=8, pi_lr=1e-3, q_lr=3e-3),
+    ),
     "sac on Pendulum": (
         "sac", "Pendulum-v1", -250,
         dict(epochs=6, steps_per_epoch=1000, start_steps=500, update_after=500, ac_kwargs=SMALL),

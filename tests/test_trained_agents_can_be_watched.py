@@ -16,8 +16,9 @@ from spinup.utils.test_policy import load_policy_and_env, load_pytorch_policy, r
 
 TINY = dict(epochs=1, steps_per_epoch=60, ac_kwargs=dict(hidden_sizes=(8, 8)))
 ENVS = dict(
-    ppo="CartPole-v1", sac="Pendulum-v1", dqn="CartPole-v1", ddpg="Pendulum-v1", td3="Pendulum-v1"
-)
+    ppo="CartPole-v1", sac="Pendulum-v1", dqn="CartPole-v1", ddpg="Pendulum-v1", td3="Pendulum-v1",
+    acer="CartPole-v1", vpg="CartPole-v1", trpo="CartPole-v1", reinforce="CartPole-v1",
+)  # fmt: skip
 
 
 @pytest.fixture(params=ENVS)

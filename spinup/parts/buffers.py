@@ -1,4 +1,4 @@
-"""Experience in NumPy: a ring of past transitions (off-policy) and one rollout (on-policy)."""
+"""Experience in NumPy: past transitions or segments (off-policy) and one rollout (on-policy)."""
 
 import os
 from pathlib import Path
@@ -40,6 +40,19 @@ class NStepTransitions(NamedTuple):
     discount: Any  # gamma ** k, what a reward after them is worth
     weight: Any  # the share of the row in the loss; 1 / batch size where all were drawn alike
     rows: Any  # where in the buffer the first of the k steps stands
+    __getitem__ = _item
+
+
+class Segments(NamedTuple):
+    """Runs of consecutive steps of one environment, one run behind the other; one row per step."""
+
+    obs: Any
+    act: Any
+    rew: Any
+    obs2: Any  # the true successor: where an episode ended, the next row is not it
+    terminated: Any
+    truncated: Any
+    logp: Any  # log probability of *every* action when act was chosen
     __getitem__ = _item
 
 
@@ -257,6 +270,79 @@ class NStepReplayBuffer(ReplayBuffer):
         super().load_state_dict(state)
         if self.priorities is not None:
             self.priorities.load_state_dict(state["priorities"])
+
+
+class SegmentBuffer:
+    """The last `size` steps of `num_envs` environments, kept and drawn `n_steps` in a row."""
+
+    def __init__(
+        self, obs_dim, num_actions, size, n_steps, num_envs=1, seed=0, obs_dtype=np.float32,
+        convert=lambda batch: batch,
+    ):  # fmt: skip
+        """Make room for segments.
+
+        size: how many steps to keep before the oldest segment is overwritten
+        convert: turns a batch of arrays into what a backend wants
+        """
+        if size < n_steps * num_envs:
+            raise UserError(
+                f"replay_size is {size}, but one segment of every environment is already "
+                f"{n_steps * num_envs} steps. Make it at least that, or n_steps smaller."
+            )
+        obs, number = (combined_shape(n_steps, obs_dim), obs_dtype), (n_steps, np.float32)
+        fields = dict(
+            obs=obs, act=(n_steps, np.int64), rew=number, obs2=obs, terminated=number,
+            truncated=number, logp=((n_steps, num_actions), np.float32),
+        )  # fmt: skip
+        self.ring = Ring(size // n_steps, **fields)  # a row is a whole segment
+        self.begun = {
+            name: np.zeros(combined_shape(num_envs, shape), dtype)
+            for name, (shape, dtype) in fields.items()
+        }
+        self.steps = 0  # how many of the segments just begun there are
+        self.n_steps, self.num_envs = n_steps, num_envs
+        self.rng, self.convert = np.random.default_rng(seed), convert
+
+    @property
+    def size(self) -> int:
+        """How many steps there are now in whole segments."""
+        return self.ring.size * self.n_steps
+
+    def __len__(self):
+        return self.size
+
+    def store(self, obs, act, rew, next_obs, terminated, truncated, logp) -> bool:
+        """Remember one step of every environment; tells whether that completes their segments."""
+        values = (obs, act, rew, next_obs, terminated, truncated, logp)
+        for column, new in zip(self.begun.values(), values):
+            column[:, self.steps] = new
+        self.steps = (self.steps + 1) % self.n_steps
+        if self.steps == 0:
+            self.ring.store(self.num_envs, *self.begun.values())
+        return self.steps == 0
+
+    def latest(self) -> Segments:
+        """The segments completed last, one of each environment."""
+        return self._batch(np.arange(self.ring.total - self.num_envs, self.ring.total))
+
+    def sample_batch(self, segments: int) -> Segments:
+        """Whole segments drawn evenly, with repetition, from all that are stored."""
+        return self._batch(self.rng.integers(self.ring.size, size=segments))
+
+    def _batch(self, rows):
+        rows = self.ring.rows.take(rows % self.ring.max_size)
+        columns = (rows[name] for name in Segments._fields)
+        return self.convert(Segments(*(c.reshape(-1, *c.shape[2:]) for c in columns)))
+
+    def state_dict(self):
+        rng = self.rng.bit_generator.state
+        return dict(ring=self.ring.state_dict(), begun=self.begun, steps=self.steps, rng=rng)
+
+    def load_state_dict(self, state):
+        self.ring.load_state_dict(state["ring"])
+        self.steps, self.rng.bit_generator.state = state["steps"], state["rng"]
+        for name, column in self.begun.items():
+            column[:] = state["begun"][name]
 
 
 class ReplayLog:

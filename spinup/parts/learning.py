@@ -118,6 +118,13 @@ class ReplayBuffer(buffers.ReplayBuffer):
         super().__init__(*args, convert=tensors_on(device), **kwargs)
 
 
+class SegmentBuffer(buffers.SegmentBuffer):
+    """A ring of segments that gives batches of tensors."""
+
+    def __init__(self, *args, device="cpu", **kwargs):
+        super().__init__(*args, convert=tensors_on(device), **kwargs)
+
+
 class GAEBuffer(buffers.GAEBuffer):
     """A rollout that gives tensors."""
 

@@ -55,17 +55,21 @@ class MLPCategoricalActor(Actor):
 
     def sample(self, obs):
         """An action for each of a few observations and its log probability, as arrays."""
-        logits = few_rows(self.logits_net, obs)
-        logits = logits - logits.max(-1, keepdims=True)
-        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        # The first action at which the summed probabilities pass a number drawn evenly from (0, 1).
-        draw = torch.rand(len(log_p), 1).numpy()
-        act = (np.exp(log_p).cumsum(-1)[:, :-1] < draw).sum(-1)
+        act, log_p = draw_actions(few_rows(self.logits_net, obs))
         return act, log_p[np.arange(len(act)), act]
 
     def mode(self, obs):
         """The most probable action."""
         return self.logits_net(obs).argmax(-1)
+
+
+def draw_actions(logits):
+    """An action for each row of `logits`, and the log probability of every one, as arrays."""
+    logits = logits - logits.max(-1, keepdims=True)
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    # The first action at which the summed probabilities pass a number drawn evenly from (0, 1).
+    draw = torch.rand(len(log_p), 1).numpy()
+    return (np.exp(log_p).cumsum(-1)[:, :-1] < draw).sum(-1), log_p
 
 
 class MLPGaussianActor(Actor):

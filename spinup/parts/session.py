@@ -21,9 +21,12 @@ from spinup.utils.mpi_tools import num_procs, on_first_process, proc_id
 from spinup.utils.serialization_utils import read_json
 
 
-def prepare(settings: dict) -> int:
-    """Check the settings, share out the cores, seed all randomness; gives this process's seed."""
-    check(settings)
+def prepare(settings: dict, **limits) -> int:
+    """Check the settings, share out the cores, seed all randomness; gives this process's seed.
+
+    limits: least and greatest value of a setting whose name means something else elsewhere
+    """
+    check(settings, **limits)
     seed = settings["seed"] + 10_000 * proc_id()
     np.random.seed(seed)  # for environments that use Python's or NumPy's common stream
     random.seed(seed)

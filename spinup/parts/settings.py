@@ -13,13 +13,15 @@ WHOLE_NUMBERS = dict(
     batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None), iters=(1, None),
     update_after=(0, None), start_steps=(0, None), num_test_episodes=(0, None),
     target_every=(1, None), epsilon_steps=(0, None), policy_delay=(1, None), n_step=(1, None),
+    n_steps=(1, None), replay_start=(0, None),
 )  # fmt: skip
 NUMBERS = dict(
     gamma=(0, 1), lam=(0, 1), polyak=(0, 1), epsilon_start=(0, 1), epsilon_end=(0, 1),
     clip_ratio=(0, None), target_kl=(0, None), lr=(0, None), alpha=(0, None),
     ent_coef=(0, None), max_grad_norm=(0, None), act_noise=(0, None), target_noise=(0, None),
     noise_clip=(0, None), priority_exponent=(0, None), importance_exponent=(0, 1),
-    delta=(0, None), damping_coeff=(0, None), backtrack_coeff=(0, 1),
+    delta=(0, None), damping_coeff=(0, None), backtrack_coeff=(0, 1), replay_ratio=(0, 1000),
+    c=(0, None),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
@@ -30,21 +32,26 @@ CHOICES = dict(baseline=("none", "average", "value"), algo=("trpo", "npg"))
 NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
 
 
-def check(settings: dict):
-    """Refuse values that cannot be meant, naming what would do."""
+def check(settings: dict, **otherwise):
+    """Refuse values that cannot be meant, naming what would do.
+
+    otherwise: the limits of a setting whose name means something else here than elsewhere
+    """
+    limits = LIMITS | otherwise
     for name, value in settings.items():
         if name in CHOICES and value not in CHOICES[name]:
             *most, last = map(repr, CHOICES[name])
             raise UserError(f"{name} wants {', '.join(most)} or {last}, not {value!r}.")
-        rule = name if name in LIMITS else name.rpartition("_")[2]
-        if rule not in LIMITS or value in WORDS.get(name, ()):
+        rule = name if name in limits else name.rpartition("_")[2]
+        words = () if name in otherwise else WORDS.get(name, ())
+        if rule not in limits or value in words:
             continue
         if value is None and name in MAY_BE_NONE:
             continue
-        least, greatest = LIMITS[rule]
+        least, greatest = limits[rule]
         wanted = "a whole number" if rule in WHOLE_NUMBERS else "a number"
         wanted += f" from {least}" + (f" to {greatest}" if greatest is not None else " up")
-        wanted += "".join(f" or {word!r}" for word in WORDS.get(name, ()))
+        wanted += "".join(f" or {word!r}" for word in words)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         whole = isinstance(value, int) or (name == "replay_size" and number and value % 1 == 0)
         if not number or math.isnan(value) or (rule in WHOLE_NUMBERS and not whole):

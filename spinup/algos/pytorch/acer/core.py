@@ -1,0 +1,29 @@
+"""ACER's networks: a policy, and the value of every action."""
+
+from gymnasium.spaces import Discrete
+from torch import nn
+
+from spinup.parts.envs import require_actions
+from spinup.parts.layers import count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.networks import draw_actions
+
+__all__ = ["MLPActorCritic", "count_vars", "mlp"]
+
+
+class MLPActorCritic(nn.Module):
+    """`pi(obs)` gives the policy's logit of each action, `q(obs)` the value of each."""
+
+    def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh):
+        super().__init__()
+        require_actions(action_space, (Discrete,), "acer", "For continuous actions use sac or ppo.")
+        sizes = [*hidden_sizes, int(action_space.n)]
+        self.pi = observation_mlp(observation_space.shape, sizes, activation)
+        self.q = observation_mlp(observation_space.shape, sizes, activation)
+
+    def step(self, obs):
+        """An action drawn from the policy, and the log probability of every action, as arrays."""
+        return draw_actions(few_rows(self.pi, obs))
+
+    def act(self, obs, deterministic=False):
+        """An action drawn from the policy, or the one it deems best."""
+        return few_rows(self.pi, obs).argmax(-1) if deterministic else self.step(obs)[0]
