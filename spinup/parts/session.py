@@ -50,14 +50,15 @@ class Pace(NamedTuple):
     def total(self) -> int:
         return self.epochs * self.turns * self.stride
 
-    def updates_due(self, t: int, update_after: int, update_every: int) -> int:
-        """Gradient steps owed after the turn that began at step `t`.
+    def updates_due(self, t: int, update_after: int, update_every: int) -> range:
+        """The numbers of the gradient steps owed after the turn that began at step `t`.
 
-        They come in blocks of `update_every`; on the whole, one for each environment step.
+        They come in blocks of `update_every`; on the whole, one for each environment step, whose
+        number they bear. So what is done every so many updates never starts counting anew.
         """
         now = t + self.stride
-        blocks = now // update_every - t // update_every
-        return blocks * update_every if now > update_after else 0
+        due = range(t // update_every * update_every, now // update_every * update_every)
+        return due if now > update_after else range(0)
 
 
 def pace(steps_per_epoch: int, num_envs: int, epochs: int) -> Pace:

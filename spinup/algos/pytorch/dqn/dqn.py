@@ -138,8 +138,8 @@ def dqn(
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
 
-            for i in range(pace.updates_due(t, update_after, update_every)):
-                move = (t // update_every * update_every + i) % target_every == 0
+            for number in pace.updates_due(t, update_after, update_every):
+                move = number % target_every == 0
                 batch = buffer.sample_batch(session.share(batch_size))
                 logger.store(**learn(batch, move_target=move))
 

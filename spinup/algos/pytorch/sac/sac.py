@@ -127,7 +127,6 @@ def sac(
     buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
     learner = make_learner(ac, lr, alpha)
     target_entropy = -session.space_dims(env)["act_dim"]
-    learn = partial(update, learner, gamma=gamma, polyak=polyak, target_entropy=target_entropy)
     logger = session.open_logger("sac_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
@@ -138,6 +137,10 @@ def sac(
 
     greedy = partial(policy, deterministic=True)
 
+    def learn(_):  # every update is alike, whatever its number
+        batch = buffer.sample_batch(session.share(batch_size))
+        return update(learner, batch, gamma=gamma, polyak=polyak, target_entropy=target_entropy)
+
     for epoch in checkpoint.epochs(epochs, resume):
         for t in logger.progress(pace.steps(epoch), pace.total()):
             obs = env.obs
@@ -147,8 +150,8 @@ def sac(
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
 
-            for _ in range(pace.updates_due(t, update_after, update_every)):
-                logger.store(**learn(buffer.sample_batch(session.share(batch_size))))
+            for number in pace.updates_due(t, update_after, update_every):
+                logger.store(**learn(number))
 
         for test in play(test_env, greedy, session.share(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)
