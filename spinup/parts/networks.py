@@ -223,13 +223,19 @@ class ActionRange(nn.Module):
 
     def __init__(self, act_limit, act_center=0.0):
         super().__init__()
-        # Not saved with the weights: they are the environment's, not learned.
-        as_tensor = lambda x: torch.as_tensor(np.array(x), dtype=torch.float32)  # noqa: E731
-        self.register_buffer("scale", as_tensor(act_limit), persistent=False)
-        self.register_buffer("center", as_tensor(act_center), persistent=False)
+        half, center = np.array(act_limit, np.float64), np.array(act_center, np.float64)
+        numbers = dict(scale=half, center=center, low=center - half, high=center + half)
+        for name, number in numbers.items():
+            # Not saved with the weights: they are the environment's, not learned.
+            tensor = torch.as_tensor(number, dtype=torch.float32)
+            self.register_buffer(name, tensor, persistent=False)
 
     def forward(self, unit):
         return torch.addcmul(self.center, self.scale, unit)
+
+    def clip(self, act):
+        """The nearest actions within the bounds."""
+        return torch.clamp(act, self.low, self.high)
 
 
 def action_limits(space: Box) -> dict:
@@ -241,6 +247,26 @@ def action_limits(space: Box) -> dict:
         )
     low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
     return dict(act_limit=(high - low) / 2, act_center=(high + low) / 2)
+
+
+class MLPActor(nn.Module):
+    """One action for each observation, squashed into the bounds."""
+
+    def __init__(self, obs_dim, act_dim, hidden_sizes, activation, act_limit, act_center=0.0):
+        super().__init__()
+        self.obs_dims = 1 if np.isscalar(obs_dim) else len(obs_dim)
+        self.net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation)
+        self.range = ActionRange(act_limit, act_center)
+
+    def forward(self, obs):
+        return self.range(torch.tanh(self.net(obs)))
+
+    def act(self, obs):
+        """The action for one observation or for each of a few, as an array."""
+        single = obs.ndim == self.obs_dims
+        unit = np.tanh(few_rows(self.net, obs[None] if single else obs))
+        a = self.range(torch.as_tensor(unit, device=self.range.scale.device)).cpu().numpy()
+        return a[0] if single else a
 
 
 class SquashedGaussianMLPActor(nn.Module):
