@@ -10,7 +10,7 @@ from spinup.version import __version__
 
 # The one table of algorithms. To add one, add its folder under algos/ and its name here.
 ALGORITHMS = {
-    "pytorch": ("ppo", "sac", "dqn"),
+    "pytorch": ("ppo", "sac", "dqn", "her"),
     "tf1": (),
 }
 

@@ -12,12 +12,14 @@ WHOLE_NUMBERS = dict(
     save_freq=(1, None), num_envs=(1, None), num_cpu=(1, None), replay_size=(1, None),
     batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None), iters=(1, None),
     update_after=(0, None), start_steps=(0, None), num_test_episodes=(0, None),
-    target_every=(1, None), epsilon_steps=(0, None),
+    target_every=(1, None), epsilon_steps=(0, None), policy_delay=(1, None),
+    k=(0, None),
 )  # fmt: skip
 NUMBERS = dict(
     gamma=(0, 1), lam=(0, 1), polyak=(0, 1), epsilon_start=(0, 1), epsilon_end=(0, 1),
     clip_ratio=(0, None), target_kl=(0, None), lr=(0, None), alpha=(0, None),
     ent_coef=(0, None), max_grad_norm=(0, None),
+    act_noise=(0, None), target_noise=(0, None), noise_clip=(0, None), random_eps=(0, 1),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
