@@ -262,7 +262,8 @@ class WithNoTermination(Goals):
 def test_rewards_are_those_of_the_environment_pair_by_pair(kind, ends):
     env = VectorEnv(kind, 1)
     layout = goal_layout(env)
-    # Gymnasium flattens in the order of names: achieved_goal, desired_goal, extra, observation.
+    # Given as a dict, spaces are put in the order of their names: achieved_goal, desired_goal, …;
+    # given as keywords, as in our own environments, they stay in theirs.
     assert (layout.achieved, layout.desired) == (slice(0, 2), slice(2, 4))
     goals = np.random.default_rng(0).integers(-2, 3, (2, 50, 2)).astype(np.float32)
     rewards = layout.rewards(*goals)
