@@ -25,6 +25,9 @@ SETTINGS = dict(
     dqn="dqn --env CartPole-v1 --steps_per_epoch 240 --epochs 5 --start_steps 100 --hid [16,16] "
     "--update_after 100 --update_every 4 --batch_size 16 --replay_size 500 --target_every 10 "
     "--num_test_episodes 1",
+    her="her --env spinup/Reach-v0 --steps_per_epoch 240 --epochs 5 --start_steps 100 "
+    "--hid [16,16] --update_after 100 --update_every 20 --batch_size 16 --replay_size 500 "
+    "--strategy episode --num_test_episodes 1",
 )
 # Calls in one epoch of the settings above, about: what a random instant is drawn from.
 INSTANTS = dict(step=400, gradient_step=60, fsync=5, torn=5, replace=3)

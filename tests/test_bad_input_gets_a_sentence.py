@@ -53,6 +53,16 @@ WRONG = {
     "wrong environment argument": (f"ppo {QUICK} --env_kwargs:wind 3", "env_kwargs"),
     "continuous algorithm, discrete actions": ("sac --env CartPole-v1", "use dqn or ppo"),
     "discrete algorithm, continuous actions": ("dqn --env Pendulum-v1", "use sac or ppo"),
+    "hindsight without goals": ("her --env CartPole-v1", "use sac, td3 or dqn for others"),
+    "hindsight by dqn, continuous actions": (
+        "her --env spinup/Reach-v0 --algo dqn", "Use algo td3 or ddpg"
+    ),
+    "hindsight by td3, discrete": ("her --env spinup/BitFlip-v0 --algo td3", "Use algo dqn"),
+    "hindsight by nobody": ("her --env spinup/BitFlip-v0 --algo dqm", "Did you mean 'dqn'"),
+    "unknown strategy": ("her --env spinup/BitFlip-v0 --strategy last", "future, final, episode"),
+    "negative k": ("her --env spinup/BitFlip-v0 --k -1", "k wants a whole number from 0 up"),
+    "too many random actions": ("her --env spinup/BitFlip-v0 --random_eps 2", "from 0 to 1"),
+    "mistyped environment of ours": ("her --env spinup/BitFlop-v0", "spinup/BitFlip-v0"),
     "value without flag": ("ppo CartPole-v1", "belongs to no flag"),
     "flag twice": ("ppo --env CartPole-v1 --env CartPole-v1", "there twice"),
     "two values": (f"ppo {QUICK} --seed 1 2", "2 values"),

@@ -114,9 +114,18 @@ def test_signature(module, name):
 
 def test_names_from_the_top():
     import spinup
-    from spinup import EpochLogger, Logger, __version__, dqn_pytorch, ppo_pytorch, sac_pytorch
+    from spinup import (
+        EpochLogger,
+        Logger,
+        __version__,
+        dqn_pytorch,
+        her_pytorch,
+        ppo_pytorch,
+        sac_pytorch,
+    )
 
     assert [f.__name__ for f in (ppo_pytorch, sac_pytorch, dqn_pytorch)] == ["ppo", "sac", "dqn"]
+    assert her_pytorch.__name__ == "her"
     assert issubclass(EpochLogger, Logger)
     assert __version__ == spinup.__version__
 
@@ -195,6 +204,8 @@ def test_weights_start_as_linear_layers_do():
                 "Entropy KL ClipFrac StopIter Time"),
         ("sac", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi* "
                 "LossPi LossQ Time"),
+        ("her", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ "
+                "Time SuccessRate TestSuccessRate"),
     ],
 )  # fmt: skip
 def test_columns_of_the_table(algorithm, columns, tmp_path):
@@ -203,7 +214,8 @@ def test_columns_of_the_table(algorithm, columns, tmp_path):
 
     train = getattr(spinup, f"{algorithm}_pytorch")
     where = dict(output_dir=str(tmp_path))
-    train(EnvMaker("Pendulum-v1"), steps_per_epoch=200, epochs=1, logger_kwargs=where)
+    env_name = "spinup/Reach-v0" if algorithm == "her" else "Pendulum-v1"
+    train(EnvMaker(env_name), steps_per_epoch=200, epochs=1, logger_kwargs=where)
     spread = "Average{0} Std{0} Max{0} Min{0}"
     wanted = [spread.format(c[:-1]) if c.endswith("*") else c for c in columns.split()]
     wanted = " ".join(wanted).split()

@@ -10,6 +10,7 @@ SETTINGS = dict(
     ppo=("CartPole-v1", dict(steps_per_epoch=300, train_pi_iters=5, train_v_iters=5)),
     sac=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),
     dqn=("CartPole-v1", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
+    her=("spinup/BitFlip-v0", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
 )
 
 
