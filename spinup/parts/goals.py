@@ -127,8 +127,8 @@ class HindsightBuffer(ReplayBuffer):
         if ring.total and stride != self.stride:
             raise ValueError(f"{self.stride} environments stored before, now {stride}")
         rows = ring.total + np.arange(stride)
-        before, oldest = rows - stride, ring.total - ring.size
-        goes_on = (before >= oldest) & ~self._over(before)
+        before = rows - stride
+        goes_on = ~self._over(before)  # or never began: no matter, goal_rows asks what is there
         super().store(obs, act, rew, next_obs, done, truncated)
         slots = rows % ring.max_size
         bounds["first"][slots] = np.where(goes_on, bounds["first"][before % ring.max_size], rows)
