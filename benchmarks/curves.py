@@ -26,7 +26,10 @@ TASKS = dict(
     "--update_after 500 --hid [64,64]",
     dqn="--env CartPole-v1 --epochs 25 --steps_per_epoch 2000 --start_steps 100 "
     "--update_after 100 --epsilon_steps 1000 --epsilon_end 0.1",
+    her="--env spinup/Reach-v0 --epochs 10 --steps_per_epoch 1000 --num_envs 4 --batch_size 128 "
+    "--gamma 0.95 --hid [64,64] --num_test_episodes 50",
 )
+VALUES = dict(her="TestSuccessRate")  # what is drawn, where it is not the return
 
 
 def main(algorithms):
@@ -36,7 +39,8 @@ def main(algorithms):
             words = f"{algorithm} {TASKS[algorithm]} --seed {seed} --exp_name {algorithm}".split()
             spinup("run", *words, "--data_dir", folder)
         curve = REPOSITORY / "spinup" / "algos" / "pytorch" / algorithm / "curve.svg"
-        spinup("utils.plot", folder / algorithm, "-o", curve)
+        value = VALUES.get(algorithm, "Performance")
+        spinup("utils.plot", folder / algorithm, "-o", curve, "-y", value)
 
 
 def spinup(module, *words):

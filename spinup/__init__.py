@@ -10,17 +10,7 @@ from spinup.version import __version__
 
 # The one table of algorithms. To add one, add its folder under algos/ and its name here.
 ALGORITHMS = {
-    "pytorch": (
-        "reinforce",
-        "vpg",
-        "trpo",
-        "ppo",
-        "acer",
-        "dqn",
-        "ddpg",
-        "td3",
-        "sac",
-    ),  # fmt: skip
+    "pytorch": ("reinforce", "vpg", "trpo", "ppo", "acer", "dqn", "ddpg", "td3", "sac", "her"),
     "tf1": (),
 }
 

@@ -38,6 +38,9 @@ SETTINGS = dict(
     dqn="dqn --env CartPole-v1 --steps_per_epoch 240 --epochs 5 --start_steps 100 --hid [16,16] "
     "--update_after 100 --update_every 4 --batch_size 16 --replay_size 500 --target_every 10 "
     "--num_test_episodes 1",
+    her="her --env spinup/Reach-v0 --steps_per_epoch 240 --epochs 5 --start_steps 100 "
+    "--hid [16,16] --update_after 100 --update_every 20 --batch_size 16 --replay_size 500 "
+    "--strategy episode --num_test_episodes 1",
 )
 # Kinds of them that keep more state, or draw otherwise.
 SETTINGS |= {

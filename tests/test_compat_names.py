@@ -281,6 +281,8 @@ def test_weights_start_as_linear_layers_do():
                 "LossPi LossQ Time"),
         ("acer", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ "
                  "Entropy KL TruncFrac TrustFrac Replays Time"),
+        ("her", "Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ "
+                "Time SuccessRate TestSuccessRate"),
     ],
 )  # fmt: skip
 def test_columns_of_the_table(algorithm, columns, tmp_path):
@@ -289,8 +291,8 @@ def test_columns_of_the_table(algorithm, columns, tmp_path):
 
     train = getattr(spinup, f"{algorithm}_pytorch")
     where = dict(output_dir=str(tmp_path))
-    env_fn = EnvMaker("CartPole-v1" if algorithm == "acer" else "Pendulum-v1")
-    train(env_fn, steps_per_epoch=200, epochs=1, logger_kwargs=where)
+    env_name = dict(acer="CartPole-v1", her="spinup/Reach-v0").get(algorithm, "Pendulum-v1")
+    train(EnvMaker(env_name), steps_per_epoch=200, epochs=1, logger_kwargs=where)
     spread = "Average{0} Std{0} Max{0} Min{0}"
     wanted = [spread.format(c[:-1]) if c.endswith("*") else c for c in columns.split()]
     wanted = " ".join(wanted).split()

@@ -16,6 +16,7 @@ SETTINGS = dict(
     ddpg=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),
     td3=("Pendulum-v1", dict(steps_per_epoch=250, start_steps=100, update_after=100)),
     dqn=("CartPole-v1", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
+    her=("spinup/BitFlip-v0", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
 )
 SETTINGS |= {
     "dqn prioritized": ("CartPole-v1", SETTINGS["dqn"][1] | dict(prioritized=True, n_step=3)),

@@ -5,7 +5,8 @@ import csv
 import pytest
 
 import spinup
-from spinup.parts.envs import EnvMaker
+from spinup.parts.envs import EnvMaker, VectorEnv, play
+from spinup.parts.learning import to_tensor
 
 SMALL = dict(hidden_sizes=(64, 64))
 FAST_PPO = dict(
@@ -59,3 +60,29 @@ def test_learns(task, tmp_path, seed=0):
         last = list(csv.DictReader(table, delimiter="\t"))[-1]
     result = last.get("AverageTestEpRet", last["AverageEpRet"])
     assert float(result) >= wanted
+
+
+# Goals: the share of 100 episodes in which the trained network reaches its own.
+BITS = dict(epochs=4, steps_per_epoch=1000, num_envs=4, batch_size=128, gamma=0.98, polyak=0.99)
+REACHING = dict(
+    epochs=5, steps_per_epoch=2000, num_envs=4, batch_size=128, gamma=0.95, ac_kwargs=SMALL
+)
+GOALS = {
+    "her flips 8 bits": ("her", "spinup/BitFlip-v0", 0.9, 1.0, dict(ac_kwargs=SMALL, **BITS)),
+    "dqn cannot": (
+        "dqn", "spinup/BitFlip-v0", 0.0, 0.3,
+        dict(ac_kwargs=SMALL, epsilon_start=0.2, epsilon_end=0.2, **BITS),
+    ),
+    "her moves an arm": ("her", "spinup/Reach-v0", 0.9, 1.0, REACHING),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", GOALS)
+def test_reaches_goals(task, tmp_path, seed=0):
+    algorithm, env_name, least, most, settings = GOALS[task]
+    train = getattr(spinup, f"{algorithm}_pytorch")
+    logger_kwargs = dict(output_dir=tmp_path)
+    ac = train(EnvMaker(env_name), seed=seed, logger_kwargs=logger_kwargs, **settings)
+    episodes = play(VectorEnv(EnvMaker(env_name), 1, 123), lambda o: ac.act(to_tensor(o)), 100)
+    success = sum(episode.success for episode in episodes) / 100
+    assert least <= success <= most

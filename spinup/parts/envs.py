@@ -19,6 +19,7 @@ from spinup.utils.errors import UserError, did_you_mean
 # Packages that register environments when asked: what their ids look like, and our extra for them.
 REGISTERED_ON_DEMAND = (
     (r"ALE/|.*NoFrameskip-v", "ale_py", "atari"),
+    (r"spinup/", "spinup.envs", None),
     (r"Fetch|Hand|Adroit|Franka|PointMaze|AntMaze", "gymnasium_robotics", "robotics"),
 )
 # What is missing when one of Gymnasium's own environments cannot be made.

@@ -13,7 +13,7 @@ WHOLE_NUMBERS = dict(
     batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None), iters=(1, None),
     update_after=(0, None), start_steps=(0, None), num_test_episodes=(0, None),
     target_every=(1, None), epsilon_steps=(0, None), policy_delay=(1, None), n_step=(1, None),
-    n_steps=(1, None), replay_start=(0, None),
+    n_steps=(1, None), replay_start=(0, None), k=(0, None),
 )  # fmt: skip
 NUMBERS = dict(
     gamma=(0, 1), lam=(0, 1), polyak=(0, 1), epsilon_start=(0, 1), epsilon_end=(0, 1),
@@ -21,13 +21,16 @@ NUMBERS = dict(
     ent_coef=(0, None), max_grad_norm=(0, None), act_noise=(0, None), target_noise=(0, None),
     noise_clip=(0, None), priority_exponent=(0, None), importance_exponent=(0, 1),
     delta=(0, None), damping_coeff=(0, None), backtrack_coeff=(0, 1), replay_ratio=(0, 1000),
-    c=(0, None),
+    c=(0, None), random_eps=(0, 1),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
 WORDS = dict(alpha=("auto",))  # words that may stand for a number
 # Settings that are one of several words.
-CHOICES = dict(baseline=("none", "average", "value"), algo=("trpo", "npg"))
+CHOICES = dict(
+    baseline=("none", "average", "value"), algo=("trpo", "npg"),
+    method=("auto", "td3", "ddpg", "dqn"), strategy=("future", "final", "episode"),
+)  # fmt: skip
 # Not part of what a run computes, or compared apart.
 NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
 
