@@ -4,6 +4,7 @@ import torch
 
 from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
+from spinup.parts.layers import Normalizer
 from spinup.utils.mpi_pytorch import average_gradients
 
 
@@ -67,6 +68,13 @@ def shorten(grads, max_norm):
 def polyak_average(source, target, rho):
     """target <- rho * target + (1 - rho) * source, for lists of parameters, in one call."""
     torch._foreach_lerp_(list(target), list(source), 1 - rho)
+
+
+def learn_statistics(network, obs):
+    """Let what normalises observations in `network`, if anything does, take these in."""
+    for module in network.modules():  # one that several networks share is here once
+        if isinstance(module, Normalizer):
+            module.see(obs)
 
 
 def to_tensor(x, device="cpu"):

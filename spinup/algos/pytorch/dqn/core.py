@@ -4,7 +4,7 @@ from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.layers import count_vars, few_rows, image_encoder, mlp, observation_mlp
 
 __all__ = ["MLPQNetwork", "count_vars", "mlp"]
 
@@ -16,7 +16,8 @@ class MLPQNetwork(nn.Module):
         super().__init__()
         require_actions(action_space, (Discrete,), "dqn", "For continuous actions use sac or ppo.")
         sizes = [*hidden_sizes, int(action_space.n)]
-        self.q = observation_mlp(observation_space.shape, sizes, activation)
+        features = image_encoder(observation_space)
+        self.q = observation_mlp(observation_space.shape, sizes, activation, features)
 
     def act(self, obs, deterministic=True):
         """The greedy action, as an array; exploring is the training loop's business."""
