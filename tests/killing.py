@@ -18,7 +18,7 @@ import numpy as np
 REPOSITORY = Path(__file__).parents[1]
 SETTINGS = dict(
     ppo="ppo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_pi_iters 4 "
-    "--train_v_iters 4 --hid [16,16] --minibatch_size 150",
+    "--train_v_iters 4 --hid [16,16] --minibatch_size 150 --ac_kwargs:normalize True",
     sac="sac --env Pendulum-v1 --steps_per_epoch 240 --epochs 5 --start_steps 100 --hid [16,16] "
     "--update_after 100 --update_every 20 --batch_size 16 --replay_size 500 --alpha auto "
     "--num_test_episodes 1",

@@ -177,11 +177,6 @@ class Normalizer(Flat):
         x = (super().forward(obs) - self.shift) * self.scale
         return x.clamp(-self.LIMIT, self.LIMIT)
 
-    def in_numpy(self, x):
-        """The same for flat observations in an array."""
-        x = (x - self.shift.numpy()) * self.scale.numpy()
-        return np.minimum(np.maximum(x, -self.LIMIT), self.LIMIT)
-
     @torch.no_grad()
     def see(self, obs):
         """Take a batch of observations, of every process, into the statistics.
@@ -207,7 +202,7 @@ class Normalizer(Flat):
 
 SMALLEST_PICTURE = 10  # pixels in height and in width
 FULL_KERNELS = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # channels, kernel, stride, padding
-FULL_KERNELS_FROM = 36  # pixels, below which those would leave nothing
+FULL_KERNELS_FROM = 60  # pixels, below which those would leave little of where things are
 SMALL_KERNELS = ((16, 3, 2, 1), (32, 3, 2, 1), (32, 3, 1, 1))
 
 
@@ -237,7 +232,7 @@ def picture_layout(shape):
 class ImageEncoder(nn.Module):
     """Three convolutions that make a vector of a picture; its bytes are scaled to 0..1 first.
 
-    For pictures of 36 pixels and more they are those of Mnih and others (2015), for smaller ones
+    For pictures of 60 pixels and more they are those of Mnih and others (2015), for smaller ones
     they have fewer channels and look at 3 x 3 pixels at a time.
     """
 
@@ -301,8 +296,8 @@ def few_rows(net: nn.Sequential, obs) -> np.ndarray:
             return net(obs).cpu().numpy()
     x = obs.numpy().reshape(len(obs), -1)
     before, layers = views[1]
-    for normalizer in before:
-        x = normalizer.in_numpy(x)
+    for shift, scale in before:
+        x = np.minimum(np.maximum((x - shift) * scale, -Normalizer.LIMIT), Normalizer.LIMIT)
     for weight, bias, activation in layers:
         x = activation(x @ weight + bias)
     return x
@@ -320,7 +315,7 @@ def _numpy_views(net):
     if not known or not all(type(a) in NUMPY_ACTIVATIONS for a in activations):
         return place, None
     return place, (
-        [module for module in before if isinstance(module, Normalizer)],
+        [(m.shift.numpy(), m.scale.numpy()) for m in before if isinstance(m, Normalizer)],
         [
             (l.weight.detach().numpy().T, l.bias.detach().numpy(), NUMPY_ACTIVATIONS[type(a)])
             for l, a in zip(linear, activations)
