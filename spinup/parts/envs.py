@@ -69,10 +69,10 @@ class EnvMaker:
 
 def make_env(env_name: str, **kwargs) -> gym.Env:
     """Make a registered environment, Atari games with the usual preprocessing."""
-    return _made(env_name, _make_atari if is_atari(find_spec(env_name)) else gym.make, kwargs)
+    return _made(env_name, _make_atari if _is_atari(find_spec(env_name)) else gym.make, kwargs)
 
 
-def is_atari(spec) -> bool:
+def _is_atari(spec) -> bool:
     return str(spec.entry_point).startswith("ale_py")
 
 
@@ -102,7 +102,7 @@ def _make_atari(env_id, preprocess=True, clip_reward=False, stack_size=4, **kwar
 def _made(env_name, make, kwargs) -> gym.Env:
     """What `make` gives for an id and arguments, or a sentence on which of them would do."""
     spec = find_spec(env_name)
-    if is_atari(spec):  # which takes tuples, but JSON knows only lists
+    if _is_atari(spec):  # which takes tuples, but JSON knows only lists
         kwargs = {k: tuple(v) if isinstance(v, list) else v for k, v in kwargs.items()}
     try:
         return make(spec.id, disable_env_checker=True, **kwargs)
