@@ -23,7 +23,7 @@ SETTINGS = dict(
     trpo="trpo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_v_iters 4 --hid [16,16] "
     "--cg_iters 4 --backtrack_iters 3",
     ppo="ppo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_pi_iters 4 "
-    "--train_v_iters 4 --hid [16,16] --minibatch_size 150",
+    "--train_v_iters 4 --hid [16,16] --minibatch_size 150 --ac_kwargs:normalize True",
     acer="acer --env CartPole-v1 --steps_per_epoch 240 --epochs 5 --n_steps 7 --hid [16,16] "
     "--replay_start 50 --replay_ratio 3 --replay_size 300 --num_test_episodes 1",
     sac="sac --env Pendulum-v1 --steps_per_epoch 240 --epochs 5 --start_steps 100 --hid [16,16] "

@@ -58,8 +58,11 @@ WRONG = {
     "unknown activation": (f"ppo {QUICK} --act torch.nn.Tnah", "Did you mean 'Tanh'"),
     "activation that is code": (f"ppo {QUICK} --act __import__('os').getcwd()", "not an activ"),
     "unknown network setting": (f"ppo {QUICK} --ac_kwargs:width 3", "no setting 'width'"),
+    "truth as text in a network": (f"ppo {QUICK} --ac_kwargs:normalize maybe", "True or False"),
     "no environment": ("ppo --epochs 1", "--env CartPole-v1"),
     "mistyped environment": ("ppo --env CartPol-v1", "'CartPole-v1'"),
+    "mistyped game": ("dqn --env ALE/Pnog-v5", "Did you mean 'ALE/Pong-v5'"),
+    "game without its maker": ("ppo --env Pong-v5", "Did you mean ALE/Pong-v5"),
     "retired environment": ("sac --env HalfCheetah-v2", "HalfCheetah-v5"),
     "package that is not there": ("ppo --env nopackage:Thing-v0", "nopackage"),
     "wrong environment argument": (f"ppo {QUICK} --env_kwargs:wind 3", "env_kwargs"),
@@ -69,6 +72,11 @@ WRONG = {
     "negative target noise": ("td3 --env Pendulum-v1 --target_noise -1", "target_noise wants a nu"),
     "noise cut below zero": ("td3 --env Pendulum-v1 --noise_clip -1", "noise_clip wants a number"),
     "no delay": ("td3 --env Pendulum-v1 --policy_delay 0", "policy_delay wants a whole number"),
+    "wrong argument for a game": ("dqn --env ALE/Pong-v5 --env_kwargs:wind 3", "env_kwargs"),
+    "pictures normalised": (
+        "ppo --env ALE/Pong-v5 --ac_kwargs:normalize True", "scaled anyway; leave normalize away"
+    ),
+    "continuous algorithm, discrete actions": ("sac --env CartPole-v1", "use dqn or ppo"),
     "discrete algorithm, continuous actions": ("dqn --env Pendulum-v1", "use sac or ppo"),
     "acer, continuous actions": ("acer --env Pendulum-v1", "use sac or ppo"),
     "average that learns": ("acer --env CartPole-v1 --alpha auto", "alpha wants a number"),

@@ -23,7 +23,9 @@ REGISTERED_ON_DEMAND = (
     (r"Fetch|Hand|Adroit|Franka|PointMaze|AntMaze", "gymnasium_robotics", "robotics"),
 )
 # What is missing when one of Gymnasium's own environments cannot be made.
-EXTRA_OF_ENTRY_POINT = (("mujoco", "mujoco"), ("box2d", "box2d"), ("robotics", "robotics"))
+EXTRA_OF_ENTRY_POINT = (
+    ("mujoco", "mujoco"), ("box2d", "box2d"), ("robotics", "robotics"), ("ale_py", "atari")
+)  # fmt: skip
 
 
 # Gymnasium's wrappers that may be put around an environment because a file says so: those without
@@ -67,10 +69,44 @@ class EnvMaker:
 
 
 def make_env(env_name: str, **kwargs) -> gym.Env:
-    """Make a registered environment, or say which id or package would do."""
+    """Make a registered environment, Atari games with the usual preprocessing."""
+    return _made(env_name, _make_atari if _is_atari(find_spec(env_name)) else gym.make, kwargs)
+
+
+def _is_atari(spec) -> bool:
+    return str(spec.entry_point).startswith("ale_py")
+
+
+def _make_atari(env_id, preprocess=True, clip_reward=False, stack_size=4, **kwargs) -> gym.Env:
+    """An Atari game as an agent usually sees it: the last 4 pictures, 84 x 84 and grey.
+
+    Every action is held for 4 frames, and an episode begins with up to 30 frames of doing nothing.
+
+    preprocess: False for the game as the simulator gives it; so does an obs_type
+    clip_reward: rewards within -1 and 1 instead of the game's score
+    kwargs: those of Gymnasium's AtariPreprocessing or of the simulator
+    """
+    if not preprocess or kwargs.keys() & {"obs_type", "sound_obs"}:
+        env = gym.make(env_id, **kwargs)
+    else:
+        known = inspect.signature(gym.wrappers.AtariPreprocessing).parameters
+        wanted = {key: kwargs.pop(key) for key in list(kwargs) if key in known}
+        wanted.setdefault("frame_skip", kwargs.pop("frameskip", 4))
+        if kwargs.get("continuous"):
+            wanted["noop_max"] = 0  # doing nothing is an action's number there
+        env = gym.make(env_id, frameskip=1, **kwargs)  # the wrapper skips, and pools two frames
+        env = gym.wrappers.AtariPreprocessing(env, **wanted)
+        env = gym.wrappers.FrameStackObservation(env, stack_size)
+    return gym.wrappers.ClipReward(env, -1, 1) if clip_reward else env
+
+
+def _made(env_name, make, kwargs) -> gym.Env:
+    """What `make` gives for an id and arguments, or a sentence on which of them would do."""
     spec = find_spec(env_name)
+    if _is_atari(spec):  # which takes tuples, but JSON knows only lists
+        kwargs = {k: tuple(v) if isinstance(v, list) else v for k, v in kwargs.items()}
     try:
-        return gym.make(spec.id, disable_env_checker=True, **kwargs)
+        return make(spec.id, disable_env_checker=True, **kwargs)
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         entry_point = str(spec.entry_point)
         extras = [extra for part, extra in EXTRA_OF_ENTRY_POINT if part in entry_point]
@@ -81,7 +117,7 @@ def make_env(env_name: str, **kwargs) -> gym.Env:
         raise UserError(f"{env_name} needs a package that is not installed. {how}")
     except gym.error.Error as error:
         raise UserError(f"{env_name} cannot be made: {error}")
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         if kwargs:
             raise UserError(f"{env_name} does not take these env_kwargs: {error}")
         raise
@@ -100,10 +136,15 @@ def find_spec(env_name: str):
             import_module(package)
         except ImportError as error:
             raise UserError(f"The environment {env_name} needs {package!r}: {error}.")
+    with suppress(gym.error.Error):
+        return gym.spec(env_id)
+    with suppress(UserError):  # the old ids of Atari games, like Pong-v4, look like any other
+        _register("ale_py", "atari", env_name)
     try:
         return gym.spec(env_id)
     except gym.error.Error:
-        near = _other_versions(env_id)[:2]
+        elsewhere = [known for known in gym.registry if known.endswith(f"/{env_id}")]
+        near = (elsewhere + _other_versions(env_id))[:2]
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         hint = hint or did_you_mean(env_id, gym.registry, 3)
         raise UserError(f"There is no environment called {env_id!r}.{hint}")
@@ -214,9 +255,8 @@ def env_from_description(saved: dict, render_mode=None) -> gym.Env:
     """
     kwargs = {**(saved.get("kwargs") or {}), "render_mode": render_mode}
     limit = saved.get("max_episode_steps")
-    env = make_env(
-        saved["id"], **kwargs, **({} if limit is None else dict(max_episode_steps=limit))
-    )
+    kwargs |= {} if limit is None else dict(max_episode_steps=limit)
+    env = _made(saved["id"], gym.make, kwargs)  # bare: what was around it is in the list
     for wrapper in saved.get("wrappers") or []:
         name = str(wrapper.get("name")).rpartition(":")[2]
         if name not in REBUILT_WRAPPERS or wrapper.get("kwargs") is None:
@@ -227,7 +267,7 @@ def env_from_description(saved: dict, render_mode=None) -> gym.Env:
         arguments = {
             key: np.array(value["array"], value["dtype"])
             if isinstance(value, dict) and value.keys() == {"array", "dtype"}
-            else value
+            else (tuple(value) if isinstance(value, list) else value)  # JSON has no tuples
             for key, value in wrapper["kwargs"].items()
         }
         try:

@@ -5,11 +5,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from spinup.utils.errors import UserError, did_you_mean
+from spinup.utils.mpi_tools import mpi_sum
 
 KNOWN_ACTIVATIONS = (*nn.modules.activation.__all__, "Identity")
 
@@ -195,18 +197,130 @@ class Flat(nn.Module):
 
     def __init__(self, shape):
         super().__init__()
-        self.dims = len(shape)
+        self.dims, self.size = len(shape), int(np.prod(shape))
 
     def forward(self, obs):
         return obs.reshape(*obs.shape[: obs.ndim - self.dims], -1)
 
 
-def observation_mlp(obs_dim, sizes, activation):
-    """An mlp on observations of `obs_dim`: a number of features, or a shape to be flattened."""
-    if np.isscalar(obs_dim):
-        return mlp([obs_dim, *sizes], activation)
-    layers = mlp([int(np.prod(obs_dim)), *sizes], activation)
-    return layers if len(obs_dim) == 1 else nn.Sequential(Flat(obs_dim), layers)
+class Normalizer(Flat):
+    """Shifts and scales each number of an observation by the mean and the spread of all seen.
+
+    It learns by `see`, not by gradient. What it has seen is saved with the weights, so a loaded
+    network cannot lack it. At first it only clips.
+    """
+
+    LIMIT = 10.0  # in standard deviations; what lies further out counts as this far
+    LEAST_SPREAD = 1e-7  # of the mean: less than single precision can tell from a constant
+
+    def __init__(self, shape):
+        super().__init__((shape,) if np.isscalar(shape) else shape)
+        nothing = dict(count=np.zeros(()), mean=np.zeros(self.size), var=np.ones(self.size))
+        for name, start in nothing.items():
+            self.register_buffer(name, torch.as_tensor(start))  # in double precision
+        # The same as the network uses them: one subtraction and one product.
+        self.register_buffer("shift", torch.zeros(self.size))
+        self.register_buffer("scale", torch.ones(self.size))
+
+    def forward(self, obs):
+        x = (super().forward(obs) - self.shift) * self.scale
+        return x.clamp(-self.LIMIT, self.LIMIT)
+
+    @torch.no_grad()
+    def see(self, obs):
+        """Take a batch of observations, of every process, into the statistics.
+
+        Mean and squared deviations are those of the batch first, and merged then: sums of squares
+        would lose all digits where the mean is far from zero.
+        """
+        x = super().forward(obs).double().cpu().numpy()
+        n, *total = mpi_sum(np.append(float(len(x)), x.sum(0)))
+        mean = np.array(total) / n
+        squares = mpi_sum(((x - mean) ** 2).sum(0))
+        before, old_mean, old_var = (b.cpu().numpy() for b in (self.count, self.mean, self.var))
+        count, apart = before + n, mean - old_mean
+        new_mean = old_mean + apart * (n / count)
+        new_var = (old_var * before + squares + apart**2 * (before * n / count)) / count
+        spread = np.sqrt(new_var)
+        # A number that has never changed is only shifted.
+        scale = 1 / np.where(spread > self.LEAST_SPREAD * np.abs(new_mean), spread, 1)
+        new = dict(count=count, mean=new_mean, var=new_var, shift=new_mean, scale=scale)
+        for name, value in new.items():
+            getattr(self, name).copy_(torch.as_tensor(value))
+
+
+SMALLEST_PICTURE = 10  # pixels in height and in width
+FULL_KERNELS = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # channels, kernel, stride, padding
+FULL_KERNELS_FROM = 60  # pixels, below which those would leave little of where things are
+SMALL_KERNELS = ((16, 3, 2, 1), (32, 3, 2, 1), (32, 3, 1, 1))
+
+
+def is_image(space) -> bool:
+    """Whether observations are pictures: bytes up to 255 in two dimensions or three.
+
+    A fourth dimension, frames one after the other, is a picture too.
+    """
+    if not isinstance(space, Box) or space.dtype != np.uint8 or not 2 <= len(space.shape) <= 4:
+        return False
+    _, height, width, _ = picture_layout(space.shape)
+    return min(height, width) >= SMALLEST_PICTURE and bool((space.high == 255).all())
+
+
+def picture_layout(shape):
+    """Channels (of all frames), height, width, and whether the channels of a frame come last.
+
+    The shape tells: of (4, 84, 84) and (84, 84, 3), the smaller end counts the channels.
+    """
+    frames, picture = (shape[:-3], shape[-3:]) if len(shape) > 2 else ((), (1, *shape))
+    last = picture[-1] < picture[0]
+    height, width = picture[:2] if last else picture[1:]
+    channels = int(np.prod(frames)) * (picture[-1] if last else picture[0])
+    return channels, height, width, last
+
+
+class ImageEncoder(nn.Module):
+    """Three convolutions that make a vector of a picture; its bytes are scaled to 0..1 first.
+
+    For pictures of 60 pixels and more they are those of Mnih and others (2015), for smaller ones
+    they have fewer channels and look at 3 x 3 pixels at a time.
+    """
+
+    def __init__(self, shape):
+        super().__init__()
+        self.dims = len(shape)
+        channels, height, width, self.channels_last = picture_layout(shape)
+        self.picture = (channels, height, width)
+        layers = []
+        full = min(height, width) >= FULL_KERNELS_FROM
+        for made, kernel, stride, padding in FULL_KERNELS if full else SMALL_KERNELS:
+            layers += [nn.Conv2d(channels, made, kernel, stride, padding), nn.ReLU()]
+            channels = made
+            height, width = ((n + 2 * padding - kernel) // stride + 1 for n in (height, width))
+        self.net = nn.Sequential(*layers)
+        self.size = channels * height * width
+
+    def forward(self, obs):
+        lead = obs.shape[: obs.ndim - self.dims]
+        x = obs.movedim(-1, -3) if self.channels_last else obs
+        x = x.reshape(-1, *self.picture).float() / 255
+        return self.net(x).reshape(*lead, self.size)
+
+
+def image_encoder(space):
+    """A new encoder where observations are pictures; None where an mlp takes them as they are."""
+    return ImageEncoder(space.shape) if is_image(space) else None
+
+
+def observation_mlp(obs_dim, sizes, activation, features=None):
+    """An mlp on observations of `obs_dim`: a number of features, or a shape to be flattened.
+
+    features: a module that makes `features.size` numbers of each observation for the mlp
+    """
+    shape = (obs_dim,) if np.isscalar(obs_dim) else obs_dim
+    if features is None and len(shape) != 1:
+        features = Flat(shape)
+    layers = mlp([features.size if features else shape[0], *sizes], activation)
+    return nn.Sequential(features, layers) if features else layers
 
 
 NUMPY_ACTIVATIONS = {
@@ -230,7 +344,10 @@ def few_rows(net: nn.Sequential, obs) -> np.ndarray:
         with torch.no_grad():
             return net(obs).cpu().numpy()
     x = obs.numpy().reshape(len(obs), -1)
-    for weight, bias, activation in views[1]:
+    before, layers = views[1]
+    for shift, scale in before:
+        x = np.minimum(np.maximum((x - shift) * scale, -Normalizer.LIMIT), Normalizer.LIMIT)
+    for weight, bias, activation in layers:
         x = activation(x @ weight + bias)
     return x
 
@@ -238,15 +355,18 @@ def few_rows(net: nn.Sequential, obs) -> np.ndarray:
 def _numpy_views(net):
     """Where the first weight lies, and the layers as arrays; None for what NumPy should not do."""
     place = next(net.parameters()).data_ptr()
-    layers = list(net[-1] if isinstance(net[-1], MLP) else net)  # what comes before is flattening
-    linear, activations = layers[0::2], layers[1::2]
-    known = all(
+    layers, before = (net[-1], net[:-1]) if isinstance(net[-1], MLP) else (net, ())
+    linear, activations = list(layers)[0::2], list(layers)[1::2]
+    known = all(isinstance(module, Flat) for module in before) and all(
         type(layer) is nn.Linear and layer.weight.is_cpu and layer.weight.numel() < SMALL_LAYER
         for layer in linear
     )
     if not known or not all(type(a) in NUMPY_ACTIVATIONS for a in activations):
         return place, None
-    return place, [
-        (l.weight.detach().numpy().T, l.bias.detach().numpy(), NUMPY_ACTIVATIONS[type(a)])
-        for l, a in zip(linear, activations)
-    ]
+    return place, (
+        [(m.shift.numpy(), m.scale.numpy()) for m in before if isinstance(m, Normalizer)],
+        [
+            (l.weight.detach().numpy().T, l.bias.detach().numpy(), NUMPY_ACTIVATIONS[type(a)])
+            for l, a in zip(linear, activations)
+        ],
+    )

@@ -5,7 +5,7 @@ import torch
 
 from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
-from spinup.parts.layers import gradients, parameter_list
+from spinup.parts.layers import Normalizer, gradients, parameter_list
 from spinup.utils.mpi_pytorch import average_gradients
 
 
@@ -82,6 +82,13 @@ def polyak_average(source, target, rho):
         parameter_list(x) if isinstance(x, torch.nn.Module) else list(x) for x in (source, target)
     )
     torch._foreach_lerp_(target, source, 1 - rho)
+
+
+def learn_statistics(network, obs):
+    """Let what normalises observations in `network`, if anything does, take these in."""
+    for module in network.modules():  # one that several networks share is here once
+        if isinstance(module, Normalizer):
+            module.see(obs)
 
 
 def to_tensor(x, device="cpu"):

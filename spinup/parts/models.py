@@ -34,6 +34,8 @@ def build(actor_critic, observation_space, action_space, ac_kwargs=None, device=
                     f"{_dotted_name(actor_critic)} has no setting {key!r}; ac_kwargs may hold "
                     f"{', '.join(list(known)[2:])}."
                 )
+            if isinstance(known[key].default, bool) and not isinstance(ac_kwargs[key], bool):
+                raise UserError(f"{key} in ac_kwargs wants True or False, not {ac_kwargs[key]!r}.")
     if "activation" in ac_kwargs:
         ac_kwargs["activation"] = activation_by_name(ac_kwargs["activation"])
     if "hidden_sizes" in ac_kwargs:

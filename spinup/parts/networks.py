@@ -13,7 +13,10 @@ from torch.nn import functional as F
 from spinup.parts.envs import require_actions
 from spinup.parts.layers import (
     Flat,
+    Normalizer,
     few_rows,
+    image_encoder,
+    is_image,
     mlp,
     observation_mlp,
     parameter_list,
@@ -43,9 +46,9 @@ class Actor(nn.Module):
 class MLPCategoricalActor(Actor):
     """A probability for each of `act_dim` actions."""
 
-    def __init__(self, obs_dim, act_dim, hidden_sizes, activation):
+    def __init__(self, obs_dim, act_dim, hidden_sizes, activation, features=None):
         super().__init__()
-        self.logits_net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation)
+        self.logits_net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation, features)
 
     def _distribution(self, obs):
         return Categorical(logits=self.logits_net(obs), validate_args=False)
@@ -75,10 +78,10 @@ def draw_actions(logits):
 class MLPGaussianActor(Actor):
     """A bell curve for each of `act_dim` numbers; its width does not depend on the observation."""
 
-    def __init__(self, obs_dim, act_dim, hidden_sizes, activation):
+    def __init__(self, obs_dim, act_dim, hidden_sizes, activation, features=None):
         super().__init__()
         self.log_std = nn.Parameter(torch.full((act_dim,), -0.5))
-        self.mu_net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation)
+        self.mu_net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation, features)
 
     def _distribution(self, obs):
         return Normal(self.mu_net(obs), self.log_std.exp(), validate_args=False)
@@ -107,9 +110,9 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 class MLPCritic(nn.Module):
     """The value of an observation."""
 
-    def __init__(self, obs_dim, hidden_sizes, activation):
+    def __init__(self, obs_dim, hidden_sizes, activation, features=None):
         super().__init__()
-        self.v_net = observation_mlp(obs_dim, [*hidden_sizes, 1], activation)
+        self.v_net = observation_mlp(obs_dim, [*hidden_sizes, 1], activation, features)
 
     def forward(self, obs):
         return self.v_net(obs).squeeze(-1)  # (batch,), never (batch, 1), which would broadcast
@@ -120,20 +123,31 @@ class MLPCritic(nn.Module):
 
 
 class MLPActorCritic(nn.Module):
-    """A policy `pi` for discrete or continuous actions, and a value function `v`."""
+    """A policy `pi` for discrete or continuous actions, and a value function `v`.
 
-    def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh):
+    Pictures go through convolutions first, of the policy's own and of the value's own. Other
+    observations may be normalised first, by one module that both share.
+    """
+
+    def __init__(
+        self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh,
+        normalize=False,
+    ):  # fmt: skip
         super().__init__()
         require_actions(
             action_space, (Box, Discrete), "This policy", "Make one number of them first."
         )
+        if normalize and is_image(observation_space):
+            raise UserError("The bytes of a picture are scaled anyway; leave normalize away.")
         self.obs_shape = obs_dim = observation_space.shape
+        normalizer = Normalizer(obs_dim) if normalize else None
+        pi_features, v_features = (normalizer or image_encoder(observation_space) for _ in "pv")
         if isinstance(action_space, Box):
-            act_dim = int(np.prod(action_space.shape))
-            self.pi = MLPGaussianActor(obs_dim, act_dim, hidden_sizes, activation)
+            act_dim, kind = int(np.prod(action_space.shape)), MLPGaussianActor
         else:
-            self.pi = MLPCategoricalActor(obs_dim, int(action_space.n), hidden_sizes, activation)
-        self.v = MLPCritic(obs_dim, hidden_sizes, activation)
+            act_dim, kind = int(action_space.n), MLPCategoricalActor
+        self.pi = kind(obs_dim, act_dim, hidden_sizes, activation, pi_features)
+        self.v = MLPCritic(obs_dim, hidden_sizes, activation, v_features)
 
     def step(self, obs):
         """An action, the value of `obs`, and the log probability of the action, as arrays."""

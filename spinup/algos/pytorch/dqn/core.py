@@ -1,12 +1,11 @@
 """DQN's network: the value of every action at once."""
 
-import numpy as np
 import torch
 from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import Flat, count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.layers import Flat, count_vars, few_rows, image_encoder, mlp, observation_mlp
 
 __all__ = ["DuelingMLP", "MLPQNetwork", "count_vars", "mlp"]
 
@@ -21,10 +20,11 @@ class MLPQNetwork(nn.Module):
         super().__init__()
         require_actions(action_space, (Discrete,), "dqn", "For continuous actions use sac or ppo.")
         obs_dim, actions = observation_space.shape, int(action_space.n)
+        features = image_encoder(observation_space)
         if dueling:
-            self.q = DuelingMLP(obs_dim, actions, hidden_sizes, activation)
+            self.q = DuelingMLP(obs_dim, actions, hidden_sizes, activation, features)
         else:
-            self.q = observation_mlp(obs_dim, [*hidden_sizes, actions], activation)
+            self.q = observation_mlp(obs_dim, [*hidden_sizes, actions], activation, features)
 
     def act(self, obs, deterministic=True):
         """The greedy action, as an array; exploring is the training loop's business."""
@@ -38,12 +38,13 @@ class DuelingMLP(nn.Module):
     Both are read off the same features, each through a last hidden layer of its own.
     """
 
-    def __init__(self, obs_dim, actions, hidden_sizes, activation):
+    def __init__(self, obs_dim, actions, hidden_sizes, activation, features=None):
         super().__init__()
+        features = features or Flat(obs_dim)
         shared = hidden_sizes[:-1] or hidden_sizes  # the only layer, if there is but one
         own = hidden_sizes[len(shared) :]
-        layers = mlp([int(np.prod(obs_dim)), *shared], activation, activation)
-        self.features = nn.Sequential(Flat(obs_dim), layers)
+        layers = mlp([features.size, *shared], activation, activation)
+        self.features = nn.Sequential(features, layers)
         self.v, self.a = (mlp([shared[-1], *own, n], activation) for n in (1, actions))
 
     def forward(self, obs):

@@ -16,7 +16,7 @@ from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.layers import second_derivatives
-from spinup.parts.learning import Adam, GAEBuffer, gradient_step, to_tensor
+from spinup.parts.learning import Adam, GAEBuffer, gradient_step, learn_statistics, to_tensor
 from spinup.parts.models import build
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.run_utils import launch
@@ -46,10 +46,7 @@ def compute_loss_v(ac, rollout: Rollout):
     return ((ac.v(rollout.obs) - rollout.ret) ** 2).mean()
 
 
-def update(
-    learner, rollout, *, delta, damping_coeff, cg_iters, backtrack_iters, backtrack_coeff,
-    train_v_iters, algo="trpo", log=print,
-):  # fmt: skip
+def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, **search):
     """One policy step to the edge of the trust region, then value steps, all on one rollout."""
     ac, params, v_losses = learner.ac, core.learned(learner.ac.pi), []
     with torch.no_grad():
@@ -61,9 +58,7 @@ def update(
     x = core.conjugate_gradient(H, g, cg_iters)  # the direction: Hx = g
     xHx = (x @ H(x)).item()
     step = (2 * delta / xHx) ** 0.5 * x if 0 < xHx < torch.inf else torch.zeros_like(x)
-    stats = line_search(
-        ac, rollout, old_pi, step, delta, backtrack_iters, backtrack_coeff, algo, log
-    )
+    stats = line_search(ac, rollout, old_pi, step, delta, **search)
     for _ in range(train_v_iters):
         loss = compute_loss_v(ac, rollout)
         v_losses.append(loss.detach())
@@ -72,7 +67,9 @@ def update(
 
 
 @torch.no_grad()
-def line_search(ac, rollout, old_pi, step, delta, backtrack_iters, backtrack_coeff, algo, log):
+def line_search(
+    ac, rollout, old_pi, step, delta, *, backtrack_iters, backtrack_coeff, algo="trpo", log=print
+):
     """Shorten the step until the policy is better yet near; if it never is, keep the old one."""
     params, now = core.learned(ac.pi), partial(compute_loss_pi, ac, rollout, old_pi)
     old_params = core.flat_concat(params)
@@ -159,7 +156,9 @@ def trpo(
         for i, v in enumerate(value_of(env.obs)):
             buffer.finish_path(v, i)  # cut by the epoch, not by the task
 
-        logger.store(**learn(buffer.get()))
+        rollout = buffer.get()
+        logger.store(**learn(rollout))
+        learn_statistics(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

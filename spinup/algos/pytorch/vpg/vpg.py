@@ -15,7 +15,7 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import Adam, gradient_step, to_tensor
+from spinup.parts.learning import Adam, gradient_step, learn_statistics, to_tensor
 from spinup.parts.learning import GAEBuffer as VPGBuffer
 from spinup.parts.models import build
 from spinup.utils.mpi_pytorch import sync_params
@@ -130,7 +130,9 @@ def vpg(
         for i, v in enumerate(value_of(env.obs)):
             buffer.finish_path(v, i)  # cut by the epoch, not by the task
 
-        logger.store(**learn(buffer.get()))
+        rollout = buffer.get()
+        logger.store(**learn(rollout))
+        learn_statistics(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
