@@ -73,7 +73,7 @@ def make_learner(ac, pi_lr, vf_lr):
 
 def reinforce(
     env_fn, actor_critic=core.MLPActorCritic, ac_kwargs=None, seed=0, steps_per_epoch=4000,
-    epochs=50, gamma=0.99, baseline="value", pi_lr=1e-2, vf_lr=1e-3, train_v_iters=80,
+    epochs=50, gamma=0.99, baseline="value", pi_lr=5e-3, vf_lr=1e-3, train_v_iters=80,
     max_ep_len=1000, logger_kwargs=None, save_freq=10, num_envs=1, device="cpu", resume=False,
 ):  # fmt: skip
     """Train a REINFORCE agent and give back its networks.
