@@ -15,6 +15,8 @@ FAST_PPO = (
     "--train_v_iters 10 --minibatch_size 250"
 )
 TASKS = dict(
+    trpo="--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 --num_envs 4 --delta 0.02 "
+    "--vf_lr 1e-2 --train_v_iters 40",
     ppo=f"--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 {FAST_PPO}",
     sac="--env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --start_steps 500 "
     "--update_after 500 --hid [64,64]",

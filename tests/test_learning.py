@@ -12,7 +12,16 @@ FAST_PPO = dict(
     pi_lr=1e-3, vf_lr=3e-3, lam=0.95, target_kl=0.02,
     train_pi_iters=10, train_v_iters=10, minibatch_size=250,
 )  # fmt: skip
+FAST_TRPO = dict(delta=0.02, vf_lr=1e-2, train_v_iters=40)
 TASKS = {
+    "trpo on CartPole": (
+        "trpo", "CartPole-v1", 450,
+        dict(epochs=20, steps_per_epoch=2000, num_envs=4, **FAST_TRPO),
+    ),
+    "trpo on InvertedPendulum": (
+        "trpo", "InvertedPendulum-v5", 500,
+        dict(epochs=24, steps_per_epoch=2000, num_envs=2, lam=0.95, **FAST_TRPO),
+    ),
     "ppo on CartPole": (
         "ppo", "CartPole-v1", 400,
         dict(epochs=20, steps_per_epoch=2000, num_envs=8, **FAST_PPO),
