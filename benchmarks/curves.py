@@ -19,6 +19,8 @@ TASKS = dict(
     "--vf_lr 1e-2 --train_v_iters 20",
     vpg="--env CartPole-v1 --epochs 100 --steps_per_epoch 1000 --num_envs 4 --pi_lr 1e-2 "
     "--vf_lr 1e-2 --train_v_iters 20",
+    trpo="--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 --num_envs 4 --delta 0.02 "
+    "--vf_lr 1e-2 --train_v_iters 40",
     ppo=f"--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 {FAST_PPO}",
     acer="--env CartPole-v1 --epochs 20 --steps_per_epoch 3000 --num_envs 8 --pi_lr 1e-3 "
     "--q_lr 3e-3",

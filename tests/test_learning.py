@@ -26,6 +26,15 @@ TASKS = {
     "vpg on CartPole": (
         "vpg", "CartPole-v1", 300,
         dict(epochs=60, steps_per_epoch=1000, num_envs=4, pi_lr=1e-2, **FAST_VALUE),
+FAST_TRPO = dict(delta=0.02, vf_lr=1e-2, train_v_iters=40)
+TASKS = {
+    "trpo on CartPole": (
+        "trpo", "CartPole-v1", 450,
+        dict(epochs=20, steps_per_epoch=2000, num_envs=4, **FAST_TRPO),
+    ),
+    "trpo on InvertedPendulum": (
+        "trpo", "InvertedPendulum-v5", 500,
+        dict(epochs=24, steps_per_epoch=2000, num_envs=2, lam=0.95, **FAST_TRPO),
     ),
     "ppo on CartPole": (
         "ppo", "CartPole-v1", 400,
