@@ -87,7 +87,7 @@ def test_learns(task, tmp_path, seed=0):
 # Goals: the share of 100 episodes in which the trained network reaches its own.
 BITS = dict(epochs=4, steps_per_epoch=1000, num_envs=4, batch_size=128, gamma=0.98, polyak=0.99)
 REACHING = dict(
-    epochs=5, steps_per_epoch=2000, num_envs=4, batch_size=128, gamma=0.95, ac_kwargs=SMALL
+    epochs=4, steps_per_epoch=2000, num_envs=4, gamma=0.95, ac_kwargs=dict(hidden_sizes=(128, 128))
 )
 GOALS = {
     "her flips 8 bits": ("her", "spinup/BitFlip-v0", 0.9, 1.0, dict(ac_kwargs=SMALL, **BITS)),
