@@ -18,8 +18,8 @@ TASKS = dict(
     ppo=f"--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 {FAST_PPO}",
     sac="--env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --start_steps 500 "
     "--update_after 500 --hid [64,64]",
-    dqn="--env CartPole-v1 --epochs 25 --steps_per_epoch 2000 --start_steps 100 "
-    "--update_after 100 --epsilon_steps 1000 --epsilon_end 0.1",
+    dqn="--env CartPole-v1 --epochs 20 --steps_per_epoch 2500 --start_steps 100 "
+    "--update_after 100 --epsilon_steps 1000 --epsilon_end 0.1 --n_step 3 --prioritized",
 )
 
 

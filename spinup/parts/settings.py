@@ -17,7 +17,7 @@ WHOLE_NUMBERS = dict(
 NUMBERS = dict(
     gamma=(0, 1), lam=(0, 1), polyak=(0, 1), epsilon_start=(0, 1), epsilon_end=(0, 1),
     clip_ratio=(0, None), target_kl=(0, None), lr=(0, None), alpha=(0, None),
-    ent_coef=(0, None), max_grad_norm=(0, None), priority_exponent=(0, None),
+    ent_coef=(0, None), max_grad_norm=(0, None), priority_exponent=(0, 1),
     importance_exponent=(0, 1),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
