@@ -67,8 +67,8 @@ TASKS = {
     ),
     "dqn on CartPole": (
         "dqn", "CartPole-v1", 400,
-        dict(epochs=10, steps_per_epoch=5000, start_steps=100, update_after=100,
-             epsilon_steps=1000, epsilon_end=0.1),
+        dict(epochs=20, steps_per_epoch=2500, start_steps=100, update_after=100,
+             epsilon_steps=1000, epsilon_end=0.1, n_step=3, prioritized=True),
     ),
 }  # fmt: skip
 

@@ -8,21 +8,23 @@ LEAST_ERROR = 1e-6  # so that a row whose value was right can still be drawn aga
 class SumTree:
     """Numbers at the leaves of a binary tree in which every other node is the sum of its two.
 
-    Node k has the children 2k and 2k + 1; the root is node 1. Changing a number or finding the
-    place where a running sum is reached takes as many steps as the tree has levels, each for a
+    Node k has the children 2k and 2k + 1; the root is node 1. Adding up what has changed, or
+    finding where a running sum is reached, takes as many steps as the tree has levels, each for a
     whole batch at once. A sum is always made anew of the two below, never corrected by a
-    difference: so it depends on the leaves alone, and a tree made of saved leaves is the same
-    to the last bit.
+    difference: so it depends on the leaves alone, and a tree made of saved leaves is the same to
+    the last bit.
     """
 
     def __init__(self, size):
         self.levels = max(1, int(size - 1).bit_length())
         self.first = 2**self.levels  # where the leaves begin
         self.nodes = np.zeros(2 * self.first)
+        self.changed = []  # leaves above which the sums are still the old ones
 
     @property
     def total(self) -> float:
         """The sum of all leaves."""
+        self.add_up()
         return float(self.nodes[1])
 
     def get(self, leaves) -> np.ndarray:
@@ -32,20 +34,30 @@ class SumTree:
         """Give leaves new numbers; where a leaf is named twice, the last one counts."""
         node = leaves + self.first
         self.nodes[node] = values
+        self.changed.append(node)
+
+    def add_up(self):
+        """Bring the sums up to date, for all changes together: many take hardly longer than one."""
+        if not self.changed:
+            return
+        node, self.changed = np.concatenate(self.changed), []
         for _ in range(self.levels):
             node = node // 2
             self.nodes[node] = self.nodes[2 * node] + self.nodes[2 * node + 1]
 
     def find(self, amounts: np.ndarray) -> np.ndarray:
-        """For each amount, the leaf at which the sum of the leaves from the left passes it."""
-        pairs = self.nodes.reshape(-1, 2)  # row k: the children of node k
+        """For each amount, the leaf at which the sum of the leaves from the left passes it.
+
+        Sums are rounded: an amount close to the total may find a leaf behind the last that counts.
+        """
+        self.add_up()
         node, rest = np.ones(len(amounts), np.int64), np.array(amounts, np.float64)
         for _ in range(self.levels):
-            left, right = pairs[node].T
-            # A rounded difference may reach past the end; never go where there is nothing.
-            go_right = (rest >= left) & (right > 0)
-            rest -= left * go_right
-            node = 2 * node + go_right
+            node *= 2
+            left = self.nodes.take(node)
+            right = rest >= left
+            rest -= left * right
+            node += right
         return node - self.first
 
 
@@ -78,7 +90,7 @@ class Priorities:
     def sample(self, count, rng) -> tuple[np.ndarray, np.ndarray]:
         """Rows, one from each of `count` equal parts of the sum, and the probability of each."""
         amounts = (np.arange(count) + rng.random(count)) * (self.tree.total / count)
-        rows = self.tree.find(amounts)
+        rows = np.minimum(self.tree.find(amounts), self.filled - 1)
         return rows, self.tree.get(rows) / self.tree.total
 
     def state_dict(self):

@@ -19,7 +19,7 @@ NUMBERS = dict(
     gamma=(0, 1), lam=(0, 1), polyak=(0, 1), epsilon_start=(0, 1), epsilon_end=(0, 1),
     clip_ratio=(0, None), target_kl=(0, None), lr=(0, None), alpha=(0, None),
     ent_coef=(0, None), max_grad_norm=(0, None), act_noise=(0, None), target_noise=(0, None),
-    noise_clip=(0, None), priority_exponent=(0, None), importance_exponent=(0, 1),
+    noise_clip=(0, None), priority_exponent=(0, 1), importance_exponent=(0, 1),
     delta=(0, None), damping_coeff=(0, None), backtrack_coeff=(0, 1), replay_ratio=(0, 1000),
     c=(0, None), random_eps=(0, 1),
 )  # fmt: skip

@@ -73,8 +73,10 @@ def soft_value(ac, critics, obs, *, alpha):
     """
     a, logp = ac.pi(obs)
     if isinstance(a, Categorical):
-        p, logp = a.probs, a.logits
-        q = q_values(critics, obs).amin(0)
+        logp = a.logits
+        with torch.no_grad():  # the policy learns through p; no action passes on a slope
+            q = q_values(critics, obs).amin(0)
+        p = logp.exp()
         return (p * (q - alpha * logp)).sum(-1), (p * logp).sum(-1)
     return q_values(critics, obs, a).amin(0) - alpha * logp, logp
 
