@@ -30,8 +30,6 @@ TASKS = dict(
     "--update_after 500 --hid [64,64]",
     td3="--env Pendulum-v1 --epochs 12 --steps_per_epoch 1000 --start_steps 500 "
     "--update_after 500 --hid [64,64]",
-    dqn="--env CartPole-v1 --epochs 25 --steps_per_epoch 2000 --start_steps 100 "
-    "--update_after 100 --epsilon_steps 1000 --epsilon_end 0.1",
     her="--env spinup/Reach-v0 --epochs 10 --steps_per_epoch 1000 --num_envs 4 --gamma 0.95 "
     "--hid [128,128] --num_test_episodes 50",
     dqn="--env CartPole-v1 --epochs 20 --steps_per_epoch 2500 --start_steps 100 "

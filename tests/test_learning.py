@@ -14,6 +14,7 @@ FAST_PPO = dict(
     train_pi_iters=10, train_v_iters=10, minibatch_size=250,
 )  # fmt: skip
 FAST_VALUE = dict(vf_lr=1e-2, train_v_iters=20)
+FAST_TRPO = dict(delta=0.02, vf_lr=1e-2, train_v_iters=40)
 TASKS = {
     "reinforce on CartPole": (
         "reinforce", "CartPole-v1", 300,
@@ -26,8 +27,7 @@ TASKS = {
     "vpg on CartPole": (
         "vpg", "CartPole-v1", 300,
         dict(epochs=60, steps_per_epoch=1000, num_envs=4, pi_lr=1e-2, **FAST_VALUE),
-FAST_TRPO = dict(delta=0.02, vf_lr=1e-2, train_v_iters=40)
-TASKS = {
+    ),
     "trpo on CartPole": (
         "trpo", "CartPole-v1", 450,
         dict(epochs=20, steps_per_epoch=2000, num_envs=4, **FAST_TRPO),
