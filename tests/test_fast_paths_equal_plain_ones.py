@@ -19,6 +19,7 @@ from spinup.parts.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
     Ensemble,
+    Member,
     MLPCategoricalActor,
     MLPGaussianActor,
     MLPQFunction,
@@ -254,3 +255,14 @@ def test_gradients_are_shortened_as_pytorch_does(max_norm):
     nn.utils.clip_grad_norm_(nets[1].parameters(), max_norm)
     for p, q in zip(nets[0].parameters(), nets[1].parameters()):
         torch.testing.assert_close(p.grad, q.grad)
+
+
+def test_a_policy_that_asks_one_of_two_critics_pays_for_neithers_weights():
+    critics = Ensemble([MLPQFunction(3, 2, (32, 32), nn.ReLU) for _ in range(2)])
+    policy = mlp([3, 32, 32, 2], nn.ReLU)
+    obs, wanted = torch.ones(4, 3), list(policy.parameters())
+    loss = Member(critics, 0)(obs, policy(obs)).sum()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        gradients(loss, wanted)
+    (bmm,) = [event.count for event in profile.key_averages() if event.key == "aten::bmm"]
+    assert bmm == 2  # back through two layers; the last has one output and needs none

@@ -101,6 +101,12 @@ def _layer_outputs(x, kind, params):
     return outputs
 
 
+def _owner(p):
+    """The id of the parameter that `p` is, or is a part of; None where it was made of several."""
+    whole = p._base if p._is_view() else p
+    return id(whole) if whole.is_leaf else None
+
+
 class _FusedLayers(torch.autograd.Function):
     """The chain rule for a whole network at once: a fifth of autograd's steps, fewer copies."""
 
@@ -109,7 +115,7 @@ class _FusedLayers(torch.autograd.Function):
         *inputs, y = _layer_outputs(x, kind, params)
         ctx.save_for_backward(*inputs, *params[0::2])
         ctx.kind, ctx.layers = kind, len(inputs)
-        ctx.ids = [id(p) if p.is_leaf else None for p in params]
+        ctx.ids = [_owner(p) for p in params]
         return y
 
     @staticmethod
