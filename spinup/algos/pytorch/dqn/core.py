@@ -54,4 +54,5 @@ class DuelingMLP(nn.Module):
 
     def advantages(self, obs):
         """What tells the actions of a few observations apart, as an array."""
-        return few_rows(self.a, torch.from_numpy(few_rows(self.features, obs)))
+        features = torch.from_numpy(few_rows(self.features, obs))
+        return few_rows(self.a, features.to(obs.device))
