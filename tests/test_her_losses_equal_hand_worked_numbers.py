@@ -245,3 +245,46 @@ def test_a_share_of_discrete_actions_is_random():
     counts = np.bincount(found, minlength=8) / 4000
     assert counts[3] == pytest.approx(0.6 + 0.4 / 8, abs=0.04)
     assert counts[[0, 1, 2, 4, 5, 6, 7]] == pytest.approx(np.full(7, 0.05), abs=0.02)
+
+
+# --- Networks of a user's own ---
+
+
+class Plain(nn.Module):
+    """Only q, act and, for continuous actions, pi; the critic is one row of values."""
+
+    def __init__(self, observation_space, action_space, critics=1):
+        super().__init__()
+        self.discrete, obs_dim = isinstance(action_space, Discrete), observation_space.shape[0]
+        if self.discrete:
+            self.q = nn.Linear(obs_dim, int(action_space.n))
+        else:
+            self.pi = nn.Sequential(nn.Linear(obs_dim, action_space.shape[0]), nn.Tanh())
+            self.q = Row(obs_dim + action_space.shape[0])
+        Plain.start = deepcopy(self.state_dict())
+
+    @torch.no_grad()
+    def act(self, obs):
+        return (self.q(obs).argmax(-1) if self.discrete else self.pi(obs)).numpy()
+
+
+class Row(nn.Linear):
+    def __init__(self, inputs):
+        super().__init__(inputs, 1)
+
+    def forward(self, obs, act):
+        return super().forward(torch.cat([obs, act], -1)).T
+
+
+@pytest.mark.parametrize(
+    ("env_name", "algo"),
+    [("spinup/Reach-v0", "td3"), ("spinup/Reach-v0", "ddpg"), ("spinup/BitFlip-v0", "auto")],
+)
+def test_her_trains_a_network_of_a_users_own(tmp_path, env_name, algo):
+    ac = her.her(
+        EnvMaker(env_name), Plain, steps_per_epoch=60, epochs=1, start_steps=20, algo=algo,
+        update_after=30, update_every=10, batch_size=8, num_test_episodes=1,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )  # fmt: skip
+    after = ac.state_dict()
+    assert all(not torch.equal(old, after[name]) for name, old in Plain.start.items())
