@@ -139,7 +139,7 @@ def ddpg(
             obs = env.obs
             act = explore(policy(obs)) if t >= start_steps else env.sample_actions()
             step = env.step(act)
-            buffer.store(obs, act, step.rew, step.obs2, step.terminated)
+            buffer.store(obs, act, step.rew, step.obs2, step.terminated, step.truncated)
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
 
