@@ -521,3 +521,11 @@ def test_nested_junk_becomes_something_json_can_hold(obj):
     converted = convert_json(obj)
     assert holds_only_json(converted)
     json.loads(json.dumps(converted, sort_keys=True))
+
+
+def test_what_no_column_asks_for_does_not_pile_up(tmp_path):
+    logger = EpochLogger(output_dir=tmp_path)
+    for epoch in range(3):
+        logger.store(EpRet=1.0, Unasked=np.zeros(1000))
+        logger.dump_epoch("Epoch EpRet* Time", Epoch=epoch)
+        assert logger.epoch_dict == {}

@@ -333,6 +333,7 @@ class EpochLogger(Logger):
                 self.log_tabular(
                     column.rstrip("*"), with_min_and_max=spread, average_only=not spread
                 )
+        self.epoch_dict.clear()  # what no column asks for must not pile up
         self.dump_tabular()
 
 
