@@ -75,10 +75,14 @@ def pace(steps_per_epoch: int, num_envs: int, epochs: int) -> Pace:
     return Pace(steps_per_epoch // stride, stride, epochs)
 
 
-def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> EpochLogger:
+def open_logger(
+    algorithm: str, settings: dict, env: VectorEnv, network, rows: int | None = None
+) -> EpochLogger:
     """Open the run folder, write config.json, and see to it that `network` is saved.
 
     With `resume` and a checkpoint to resume from, what the folder holds is kept.
+
+    rows: how many rows a gradient step has, where no setting says so
     """
     logger_kwargs = dict(settings["logger_kwargs"] or {})
     folder, maker = logger_kwargs.get("output_dir"), settings["env_fn"]
@@ -87,7 +91,7 @@ def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> Epoc
     resume = folder is not None and on_first_process(
         lambda: _claim(folder, config, settings["resume"])
     )
-    _share_cores(settings, network)
+    _share_cores(settings, network, rows)
     logger = EpochLogger(**logger_kwargs, resume=resume)
     environment = describe_env(env.envs[0])
     if isinstance(maker, EnvMaker):
@@ -101,16 +105,16 @@ def open_logger(algorithm: str, settings: dict, env: VectorEnv, network) -> Epoc
     return logger
 
 
-def _share_cores(settings, network):
+def _share_cores(settings, network, rows):
     """Use as many threads as pay off for the products of one gradient step."""
     if "torch" not in sys.modules:
         return
     from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
 
     asked = (settings.get(name) for name in ("minibatch_size", "batch_size", "steps_per_epoch"))
-    rows = next(count for count in asked if count)
+    rows = rows or next(share(count) for count in asked if count)
     weights = [p.numel() * (100 if p.ndim == 4 else 1) for p in network.parameters()]  # 4: pictures
-    setup_pytorch_for_mpi(share(rows) * max(weights, default=0))
+    setup_pytorch_for_mpi(rows * max(weights, default=0))
 
 
 def _claim(folder, config, resume) -> bool:
