@@ -17,7 +17,7 @@ import numpy as np
 
 REPOSITORY = Path(__file__).parents[1]
 SETTINGS = dict(
-    trpo="trpo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_v_iters 4 --hid [16,16] "
+    trpo="trpo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_v_iters 24 --hid [16,16] "
     "--cg_iters 4 --backtrack_iters 3",
     ppo="ppo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_pi_iters 4 "
     "--train_v_iters 4 --hid [16,16] --minibatch_size 150",
