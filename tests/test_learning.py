@@ -30,6 +30,10 @@ TASKS = {
         dict(epochs=6, steps_per_epoch=1000, start_steps=500, update_after=500, ac_kwargs=SMALL,
              alpha="auto"),
     ),
+    "sac on CartPole": (
+        "sac", "CartPole-v1", 400,
+        dict(epochs=6, steps_per_epoch=5000, start_steps=1000, polyak=0.98, ac_kwargs=SMALL),
+    ),
     "dqn on CartPole": (
         "dqn", "CartPole-v1", 400,
         dict(epochs=20, steps_per_epoch=2500, start_steps=100, update_after=100,
