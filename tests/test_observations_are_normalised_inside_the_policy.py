@@ -246,7 +246,7 @@ def badly_scaled():
 def learned(folder, normalize, seed=0):
     settings = dict(
         pi_lr=1e-3, vf_lr=3e-3, lam=0.95, target_kl=0.02, train_pi_iters=10, train_v_iters=10,
-        minibatch_size=250, num_envs=8, steps_per_epoch=2000, epochs=12, seed=seed,
+        minibatch_size=250, num_envs=8, steps_per_epoch=2000, epochs=9, seed=seed,
     )  # fmt: skip
     where, ac_kwargs = dict(output_dir=str(folder)), dict(normalize=normalize)
     ppo_pytorch(badly_scaled, ac_kwargs=ac_kwargs, logger_kwargs=where, **settings)
