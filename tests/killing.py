@@ -20,7 +20,6 @@ SETTINGS = dict(
     reinforce="reinforce --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --baseline value "
     "--train_v_iters 7 --hid [16,16]",
     vpg="vpg --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_v_iters 7 --hid [16,16]",
-    trpo="trpo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_v_iters 4 --hid [16,16] "
     trpo="trpo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_v_iters 24 --hid [16,16] "
     "--cg_iters 4 --backtrack_iters 3",
     ppo="ppo --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --train_pi_iters 4 "

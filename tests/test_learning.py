@@ -64,6 +64,7 @@ TASKS = {
     "td3 on Pendulum": (
         "td3", "Pendulum-v1", -250,
         dict(epochs=12, steps_per_epoch=1000, start_steps=500, update_after=500, ac_kwargs=SMALL),
+    ),
     "sac on CartPole": (
         "sac", "CartPole-v1", 400,
         dict(epochs=6, steps_per_epoch=5000, start_steps=1000, polyak=0.98, ac_kwargs=SMALL),
