@@ -17,7 +17,7 @@ FAST_PPO = (
 TASKS = dict(
     ppo=f"--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 {FAST_PPO}",
     acer="--env CartPole-v1 --epochs 20 --steps_per_epoch 3000 --num_envs 8 --pi_lr 1e-3 "
-    "--q_lr 3e-3",
+    "--q_lr 3e-3 --replay_ratio 8 --replay_size 10000 --delta 0.1",
     sac="--env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --start_steps 500 "
     "--update_after 500 --hid [64,64]",
     dqn="--env CartPole-v1 --epochs 25 --steps_per_epoch 2000 --start_steps 100 "
