@@ -23,7 +23,7 @@ TASKS = dict(
     "--vf_lr 1e-2 --train_v_iters 40",
     ppo=f"--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 {FAST_PPO}",
     acer="--env CartPole-v1 --epochs 20 --steps_per_epoch 3000 --num_envs 8 --pi_lr 1e-3 "
-    "--q_lr 3e-3",
+    "--q_lr 3e-3 --replay_ratio 8 --replay_size 10000 --delta 0.1",
     sac="--env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --start_steps 500 "
     "--update_after 500 --hid [64,64]",
     ddpg="--env Pendulum-v1 --epochs 12 --steps_per_epoch 1000 --start_steps 500 "

@@ -46,7 +46,8 @@ TASKS = {
     ),
     "acer on CartPole": (
         "acer", "CartPole-v1", 400,
-        dict(epochs=12, steps_per_epoch=5000, num_envs=8, pi_lr=1e-3, q_lr=3e-3),
+        dict(epochs=12, steps_per_epoch=5000, num_envs=8, pi_lr=1e-3, q_lr=3e-3, replay_ratio=8,
+             replay_size=10_000, delta=0.1),
     ),
     "sac on Pendulum": (
         "sac", "Pendulum-v1", -250,

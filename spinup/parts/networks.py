@@ -66,7 +66,7 @@ class MLPCategoricalActor(Actor):
         return self.logits_net(obs).argmax(-1)
 
 
-def draw_actions(logits):
+def draw_actions(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An action for each row of `logits`, and the log probability of every one, as arrays."""
     logits = logits - logits.max(-1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
