@@ -13,20 +13,15 @@ FAST_PPO = dict(
     pi_lr=1e-3, vf_lr=3e-3, lam=0.95, target_kl=0.02,
     train_pi_iters=10, train_v_iters=10, minibatch_size=250,
 )  # fmt: skip
-FAST_VALUE = dict(vf_lr=1e-2, train_v_iters=20)
 FAST_TRPO = dict(delta=0.02, vf_lr=1e-2, train_v_iters=40)
 TASKS = {
     "reinforce on CartPole": (
         "reinforce", "CartPole-v1", 300,
-        dict(epochs=100, steps_per_epoch=1000, num_envs=4, pi_lr=5e-3, **FAST_VALUE),
-    ),
-    "reinforce with the average for a baseline on CartPole": (
-        "reinforce", "CartPole-v1", 300,
-        dict(epochs=50, steps_per_epoch=2000, num_envs=2, pi_lr=5e-3, baseline="average"),
+        dict(epochs=100, steps_per_epoch=1000, num_envs=2, vf_lr=1e-2, train_v_iters=20),
     ),
     "vpg on CartPole": (
         "vpg", "CartPole-v1", 300,
-        dict(epochs=60, steps_per_epoch=1000, num_envs=4, pi_lr=1e-2, **FAST_VALUE),
+        dict(epochs=60, steps_per_epoch=1000, num_envs=2, pi_lr=7e-3, vf_lr=3e-3),
     ),
     "trpo on CartPole": (
         "trpo", "CartPole-v1", 450,
