@@ -14,6 +14,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
+import spinup
 from spinup import ppo_pytorch
 from spinup.parts.envs import EnvMaker
 from spinup.parts.layers import Normalizer, count_vars, few_rows, observation_mlp
@@ -173,6 +174,17 @@ def test_a_run_has_the_statistics_of_every_observation_it_acted_on(num_envs, tmp
     assert normalizer.count.item() == len(everything) == 600
     np.testing.assert_allclose(normalizer.mean.numpy(), everything.mean(0), rtol=1e-9)
     np.testing.assert_allclose(normalizer.var.sqrt().numpy(), everything.std(0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ["reinforce", "vpg", "trpo", "ppo"])
+def test_every_on_policy_algorithm_learns_the_statistics(algorithm, tmp_path):
+    ac = getattr(spinup, f"{algorithm}_pytorch")(
+        EnvMaker("CartPole-v1"), steps_per_epoch=100, epochs=2, train_v_iters=2,
+        ac_kwargs=dict(normalize=True), logger_kwargs=dict(output_dir=tmp_path),
+    )  # fmt: skip
+    assert ac.v.v_net[0].count.item() == 200
+    loaded = load_model(tmp_path / "pyt_save" / "model.pt")
+    assert loaded.v.v_net[0].count.item() == 200
 
 
 def test_two_processes_have_the_statistics_of_what_both_acted_on(tmp_path):

@@ -6,7 +6,7 @@ from torch import distributions, nn
 
 from spinup.parts import networks
 from spinup.parts.buffers import combined_shape, discount_cumsum
-from spinup.parts.layers import count_vars, mlp
+from spinup.parts.layers import count_vars, is_image, mlp
 from spinup.parts.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import mpi_avg
@@ -22,13 +22,17 @@ __all__ = [
 class MLPActorCritic(networks.MLPActorCritic):
     """A policy `pi` and a value function `v`, on anything but images."""
 
-    def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh):
-        if observation_space.dtype == np.uint8 and len(observation_space.shape) == 3:
+    def __init__(
+        self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh,
+        normalize=False,
+    ):  # fmt: skip
+        bytes_in_a_box = observation_space.dtype == np.uint8 and len(observation_space.shape) == 3
+        if bytes_in_a_box or is_image(observation_space):
             raise UserError(
                 f"trpo has no encoder for images, but observations are {observation_space.shape} "
                 "of bytes. Use ppo or dqn, or pass an actor_critic of your own that takes images."
             )
-        super().__init__(observation_space, action_space, hidden_sizes, activation)
+        super().__init__(observation_space, action_space, hidden_sizes, activation, normalize)
 
 
 def kl_divergence(old_pi, pi):
