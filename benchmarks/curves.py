@@ -15,8 +15,8 @@ FAST_PPO = (
     "--train_v_iters 10 --minibatch_size 250"
 )
 TASKS = dict(
-    reinforce="--env CartPole-v1 --epochs 100 --steps_per_epoch 1000 --num_envs 2 --pi_lr 5e-3 "
-    "--vf_lr 1e-2 --train_v_iters 20",
+    reinforce="--env CartPole-v1 --epochs 100 --steps_per_epoch 1000 --num_envs 2 --vf_lr 1e-2 "
+    "--train_v_iters 20",
     vpg="--env CartPole-v1 --epochs 100 --steps_per_epoch 1000 --num_envs 2 --pi_lr 7e-3 "
     "--vf_lr 3e-3",
     trpo="--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 --num_envs 4 --delta 0.02 "

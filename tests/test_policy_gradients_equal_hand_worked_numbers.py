@@ -97,6 +97,7 @@ def test_reinforce_loss_with_each_baseline(baseline, expected, loss, error):
     rollout = in_every_state([0.5] * 3, [float("nan")] * 3, ret=RETURNS)  # advantages: its own
     found = reinforce.expected_return(ac, rollout, baseline)
     assert found.tolist() == expected
+    assert not found.requires_grad  # a number to compare with, not one to be learned here
     loss_pi, _ = reinforce.compute_loss_pi(ac, rollout, found)
     assert loss_pi.item() == pytest.approx(loss * log(2) / 3, abs=1e-6)
     learner = reinforce.make_learner(ac, pi_lr=0.0, vf_lr=0.0)
