@@ -76,7 +76,6 @@ WRONG = {
     "pictures normalised": (
         "ppo --env ALE/Pong-v5 --ac_kwargs:normalize True", "scaled anyway; leave normalize away"
     ),
-    "continuous algorithm, discrete actions": ("sac --env CartPole-v1", "use dqn or ppo"),
     "discrete algorithm, continuous actions": ("dqn --env Pendulum-v1", "use sac or ppo"),
     "acer, continuous actions": ("acer --env Pendulum-v1", "use sac or ppo"),
     "average that learns": ("acer --env CartPole-v1 --alpha auto", "alpha wants a number"),
