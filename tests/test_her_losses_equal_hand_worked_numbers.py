@@ -282,7 +282,7 @@ class Row(nn.Linear):
 )
 def test_her_trains_a_network_of_a_users_own(tmp_path, env_name, algo):
     ac = her.her(
-        EnvMaker(env_name), Plain, steps_per_epoch=60, epochs=1, start_steps=20, algo=algo,
+        EnvMaker(env_name), Plain, steps_per_epoch=60, epochs=1, start_steps=20, method=algo,
         update_after=30, update_every=10, batch_size=8, num_test_episodes=1,
         logger_kwargs=dict(output_dir=tmp_path),
     )  # fmt: skip
