@@ -85,7 +85,7 @@ def update(learner, batch, *, gamma, n_steps, c, delta, alpha, ent_coef, max_gra
     )
     gradient_step(learner.q_optimizer, loss_q, max_grad_norm)
     gradient_step(learner.pi_optimizer, loss_pi, max_grad_norm)
-    polyak_average(ac.pi.parameters(), average.parameters(), alpha)
+    polyak_average(ac.pi, average, alpha)
     return stats | dict(LossQ=loss_q, QVals=of_action(q, batch.act))
 
 

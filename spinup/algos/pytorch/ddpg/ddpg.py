@@ -61,7 +61,7 @@ def update(learner, batch, *, gamma, polyak):
     gradient_step(learner.q_optimizer, loss)
     loss, pi_stats = compute_loss_pi(ac, batch)
     gradient_step(learner.pi_optimizer, loss)
-    polyak_average(ac.parameters(), target.parameters(), polyak)
+    polyak_average(ac, target, polyak)
     return q_stats | pi_stats
 
 

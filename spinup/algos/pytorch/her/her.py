@@ -78,7 +78,7 @@ def update(learner, batch, *, gamma, polyak, recipe, move_policy=True):
         stats["LossPi"] = loss = compute_loss_pi(ac, batch)
         gradient_step(learner.pi_optimizer, loss)
     if move_policy:
-        polyak_average(ac.parameters(), target.parameters(), polyak)
+        polyak_average(ac, target, polyak)
     return stats
 
 

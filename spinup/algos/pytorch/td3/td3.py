@@ -66,7 +66,7 @@ def update(learner, batch, *, gamma, polyak, target_noise, noise_clip, bounds, m
         return q_stats
     loss, pi_stats = compute_loss_pi(ac, batch)
     gradient_step(learner.pi_optimizer, loss)
-    polyak_average(ac.parameters(), target.parameters(), polyak)
+    polyak_average(ac, target, polyak)
     return q_stats | pi_stats
 
 
