@@ -266,3 +266,12 @@ def test_a_policy_that_asks_one_of_two_critics_pays_for_neithers_weights():
         gradients(loss, wanted)
     (bmm,) = [event.count for event in profile.key_averages() if event.key == "aten::bmm"]
     assert bmm == 2  # back through two layers; the last has one output and needs none
+
+
+@pytest.mark.parametrize("more", [nn.Linear(2, 2), nn.LayerNorm(2)])
+def test_what_a_user_appends_is_not_left_out(more):
+    net = mlp([3, 8, 2], nn.ReLU).append(more)
+    obs = torch.randn(4, 3)
+    expected = nn.Sequential(*net)(obs).detach()
+    torch.testing.assert_close(net(obs).detach(), expected)
+    torch.testing.assert_close(torch.tensor(few_rows(net, obs)), expected)

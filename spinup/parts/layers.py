@@ -33,7 +33,8 @@ class MLP(nn.Sequential):
 
     def forward(self, x):
         layers = tuple(self._modules.values())
-        if any(type(layer) is not nn.Linear for layer in layers[0::2]):  # a user's own insertion
+        in_turn = all(type(layer) is nn.Linear for layer in layers[0::2]) and len(layers) % 2 == 0
+        if not in_turn:  # a user has put in something else
             return super().forward(x)
         params = [p for layer in layers[0::2] for p in (layer.weight, layer.bias)]
         return through_layers(x, params, layers[1::2])
@@ -367,7 +368,11 @@ def _numpy_views(net):
         type(layer) is nn.Linear and layer.weight.is_cpu and layer.weight.numel() < SMALL_LAYER
         for layer in linear
     )
-    if not known or not all(type(a) in NUMPY_ACTIVATIONS for a in activations):
+    if (
+        not known
+        or len(linear) != len(activations)
+        or not all(type(a) in NUMPY_ACTIVATIONS for a in activations)
+    ):
         return place, None
     return place, (
         [(m.shift.numpy(), m.scale.numpy()) for m in before if isinstance(m, Normalizer)],
