@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := mujoco,box2d,atari,robotics,mpi,gym,dev
+EXTRAS := mujoco,box2d,atari,robotics,mpi,gym,ray,tensorboard,wandb,onnx,dev
 DEMO := data/demo/demo_s0
 
 .PHONY: setup demo test bench stress clean
