@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from importlib import import_module
 
 import spinup
 from spinup.utils.errors import UserError, did_you_mean
@@ -13,7 +14,11 @@ HELP = """spinup: deep reinforcement learning to learn from
   spinup ALGO --help           its settings, with defaults and meanings
   spinup resume RUN            go on with a run that was stopped; --epochs N extends it
   spinup watch RUN             see a trained agent play; --video FILE.mp4 records it
+  spinup ls FOLDER             the runs in a folder: how far each is, and how well it does
   spinup plot RUN…             draw learning curves
+  spinup compare FOLDER…       a table of results, with how sure one can be of them
+  spinup report FOLDER         one page of curves, results, settings and videos
+  spinup export RUN            the trained policy as an ONNX file
   spinup help                  this text
 
 Algorithms: {algorithms}
@@ -59,16 +64,9 @@ def watch(argv):
     test_policy.main(argv, "spinup watch", episodes=5)
 
 
-def test_policy(argv):
-    from spinup.utils import test_policy
-
-    test_policy.main(argv)
-
-
-def plot(argv):
-    from spinup.utils import plot
-
-    plot.main(argv)
+def tool(name):
+    """The command whose code is `spinup.utils.NAME`, imported only when it is asked for."""
+    return lambda argv: import_module(f"spinup.utils.{name}").main(argv)
 
 
 def version(argv):
@@ -76,9 +74,11 @@ def version(argv):
 
 
 COMMANDS = {
-    "help": show_help, "resume": resume, "watch": watch, "test_policy": test_policy,
-    "plot": plot, "version": version,
+    "help": show_help, "resume": resume, "watch": watch, "version": version,
 }  # fmt: skip
+COMMANDS |= {
+    name: tool(name) for name in ("test_policy", "ls", "plot", "compare", "report", "export")
+}
 COMMANDS |= {"--help": show_help, "-h": show_help, "--version": version}
 
 
