@@ -6,53 +6,45 @@ import torch
 from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
 from spinup.parts.layers import Normalizer, gradients, parameter_list
+from spinup.parts.recording import recorded
 from spinup.utils.mpi_pytorch import average_gradients
 
 
-class Adam(torch.optim.Adam):
-    """PyTorch's fused Adam without the bookkeeping around each step.
+class Adam:
+    """Adam (Kingma and Ba, 2015): each number moves by a step that fits its own past gradients."""
 
-    For a small network that bookkeeping takes several times as long as the step itself.
-    """
+    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8):
+        self.params, self.lr, self.betas, self.eps = list(params), lr, betas, eps
+        self.exp_avgs = [torch.zeros_like(p) for p in self.params]
+        self.exp_avg_sqs = [torch.zeros_like(p) for p in self.params]
+        device = self.params[0].device if self.params else "cpu"
+        self.counts = torch.zeros(len(self.params), device=device)  # steps taken, of each
 
-    def __init__(self, params, lr):
-        super().__init__(list(params), lr=lr, fused=True)
-        self.lists = None  # averages and counts of all parameters, gathered once
-
+    @torch.no_grad()
     def step(self):
-        (group,) = self.param_groups
-        params = group["params"]
-        grads = [p.grad for p in params]
-        if self.lists is None or any(grad is None for grad in grads):
-            self._plain_step(params)
-            return
-        exp_avgs, exp_avg_sqs, steps = self.lists
-        torch._foreach_add_(list(dict.fromkeys(steps)), 1)
+        """Step along the gradients; a parameter that has none stays where it is."""
+        moved = [i for i, p in enumerate(self.params) if p.grad is not None]
+        columns = self.params, self.exp_avgs, self.exp_avg_sqs, self.counts.unbind()
+        if len(moved) < len(self.params):
+            columns = [[column[i] for i in moved] for column in columns]
+            torch._foreach_add_(columns[-1], 1)
+        else:
+            self.counts += 1
+        params, exp_avgs, exp_avg_sqs, counts = map(list, columns)
         torch._fused_adam_(
-            params, grads, exp_avgs, exp_avg_sqs, [], steps,
-            lr=group["lr"], beta1=group["betas"][0], beta2=group["betas"][1],
-            weight_decay=0.0, eps=group["eps"], amsgrad=False, maximize=False,
+            params, [p.grad for p in params], exp_avgs, exp_avg_sqs, [], counts,
+            lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=0.0, eps=self.eps,
+            amsgrad=False, maximize=False,
         )  # fmt: skip
 
-    def _plain_step(self, params):
-        """PyTorch's own step, which makes the averages and leaves out what has no gradient."""
-        for state in self.state.values():
-            state["step"] = state["step"].clone()  # it may have been common to all
-        torch.optim.Adam.step(self)
-        if any(p not in self.state for p in params):
-            return
-        states = [self.state[p] for p in params]
-        if all(state["step"] == states[0]["step"] for state in states):
-            for state in states:
-                state["step"] = states[0]["step"]  # one count for all, to be raised once
-        columns = ("exp_avg", "exp_avg_sq", "step")
-        self.lists = [[state[column] for state in states] for column in columns]
-
-    step.hooked = True  # tells PyTorch to leave its own hooks away
+    def state_dict(self):
+        return dict(exp_avgs=self.exp_avgs, exp_avg_sqs=self.exp_avg_sqs, counts=self.counts)
 
     def load_state_dict(self, state):
-        super().load_state_dict(state)
-        self.lists = None
+        """Take over saved values, in place: a recorded update knows where they are."""
+        for name, here in self.state_dict().items():
+            for mine, saved in zip(here, state[name], strict=True):
+                mine.copy_(torch.as_tensor(saved))
 
 
 def gradient_step(optimizer, loss, max_grad_norm=None):
@@ -60,13 +52,42 @@ def gradient_step(optimizer, loss, max_grad_norm=None):
 
     max_grad_norm: a longer gradient (over all parameters together) is shortened to this
     """
-    params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    _leave_gradient(optimizer, loss, max_grad_norm)
+    optimizer.step()
+
+
+def _leave_gradient(optimizer, loss, max_grad_norm):
+    """Leave the gradient of `loss` in the parameters."""
+    params = [p for p in optimizer.params if p.requires_grad]
     for p, grad in zip(params, gradients(loss, params)):
         p.grad = grad
     average_gradients(params)
     if max_grad_norm is not None:
         shorten([p.grad for p in params if p.grad is not None], max_grad_norm)
-    optimizer.step()
+
+
+def find_gradient(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
+    """What `compute_loss(ac, batch, **settings)` gives; its gradient waits for `optimizer.step()`.
+
+    compute_loss: gives a loss, or a loss and statistics
+    """
+    call = dict(optimizer=optimizer, compute_loss=compute_loss, max_grad_norm=max_grad_norm)
+    return _gradient(ac, batch, step=False, **call, **settings)
+
+
+def descend(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
+    """The same with the step: one gradient step on a loss, which is found anew for each batch."""
+    call = dict(optimizer=optimizer, compute_loss=compute_loss, max_grad_norm=max_grad_norm)
+    return _gradient(ac, batch, step=True, **call, **settings)
+
+
+@recorded
+def _gradient(ac, batch, *, step, optimizer, compute_loss, max_grad_norm, **settings):
+    found = compute_loss(ac, batch, **settings)
+    _leave_gradient(optimizer, found[0] if isinstance(found, tuple) else found, max_grad_norm)
+    if step:
+        optimizer.step()
+    return found
 
 
 def shorten(grads, max_norm):
@@ -100,13 +121,19 @@ def to_tensor(x, device="cpu"):
 
 def passes(rollout: Rollout, times, minibatch_size=None):
     """Go through a rollout so many times: at once, or in parts in a new random order each time."""
-    for i in range(times):
-        if minibatch_size is None:
-            yield i, rollout
-        else:
-            order = torch.randperm(len(rollout.ret)).to(rollout.ret.device)
-            for rows in order.split(minibatch_size):
-                yield i, Rollout(*(column[rows] for column in rollout))
+    if minibatch_size is None:
+        return ((i, rollout) for i in range(times))
+    # Drawn now, and not when they are asked for: two loops may run side by side.
+    seeds = torch.randint(2**63 - 1, (times,)).tolist()
+    return _in_parts(rollout, seeds, minibatch_size)
+
+
+def _in_parts(rollout, seeds, minibatch_size):
+    shuffle = torch.Generator()
+    for i, seed in enumerate(seeds):
+        order = torch.randperm(len(rollout.ret), generator=shuffle.manual_seed(seed))
+        for rows in order.to(rollout.ret.device).split(minibatch_size):
+            yield i, Rollout(*(column[rows] for column in rollout))
 
 
 def tensors_on(device):

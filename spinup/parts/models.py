@@ -20,6 +20,7 @@ from torch import nn
 import spinup
 from spinup.parts.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.utils.errors import UserError
+from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.serialization_utils import convert_json, write_whole
 
 
@@ -41,6 +42,7 @@ def build(actor_critic, observation_space, action_space, ac_kwargs=None, device=
     if "hidden_sizes" in ac_kwargs:
         ac_kwargs["hidden_sizes"] = layer_sizes(ac_kwargs["hidden_sizes"])
     network = actor_critic(observation_space, action_space, **ac_kwargs).to(device_by_name(device))
+    sync_params(network)  # every process starts from the same weights
     network.architecture = dict(
         network=_dotted_name(actor_critic),
         observation_space=space_to_json(observation_space),

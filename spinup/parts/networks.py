@@ -84,7 +84,7 @@ class MLPGaussianActor(Actor):
         self.mu_net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation, features)
 
     def _distribution(self, obs):
-        return Normal(self.mu_net(obs), self.log_std.exp(), validate_args=False)
+        return BellCurves(self.mu_net(obs), self.log_std)
 
     def _log_prob_from_distribution(self, pi, act):
         # Normal.log_prob written out: the width is one vector for the whole batch, so its
@@ -105,6 +105,18 @@ class MLPGaussianActor(Actor):
 
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class BellCurves(Normal):
+    """Independent bell curves whose widths are one vector for a whole batch."""
+
+    def __init__(self, mu, log_std):
+        super().__init__(mu, log_std.exp(), validate_args=False)
+        self.log_std = log_std
+
+    def entropy(self):
+        # That of Normal, but the logarithm of a width need not be taken once per row.
+        return (0.5 + HALF_LOG_2PI + self.log_std).expand_as(self.loc)
 
 
 class MLPCritic(nn.Module):
@@ -173,7 +185,7 @@ class MLPQFunction(nn.Module):
         self.q = mlp([int(np.prod(obs_dim)) + act_dim, *hidden_sizes, 1], activation)
 
     def forward(self, obs, act):
-        return self.q(torch.cat([self.flat(obs), act], dim=-1)).squeeze(-1)
+        return self.q(self.flat(obs), act).squeeze(-1)
 
 
 class Ensemble(nn.Module):
@@ -195,16 +207,14 @@ class Ensemble(nn.Module):
 
     def forward(self, obs, act, members=slice(None)):
         """One row of values per critic."""
-        x = torch.cat([self.flat(obs), act], dim=-1)
-        return self.outputs(x, members).squeeze(-1)
+        return self.outputs(self.flat(obs), members, act).squeeze(-1)
 
-    def outputs(self, x, members):
+    def outputs(self, x, members, act=None):
         """What the last layers give, critic by critic."""
-        x = x.expand(len(self), -1, -1)
         params = [p for layer in zip(self.weights, self.biases) for p in layer]
         if members != slice(None):
-            x, params = x[members], [p[members] for p in params]
-        return through_layers(x, params, self.activations)
+            params = [p[members] for p in params]
+        return through_layers(x, params, self.activations, act)
 
 
 class MLPDiscreteQFunction(nn.Module):
@@ -301,6 +311,10 @@ class ActionRange(nn.Module):
         """The nearest actions within the bounds."""
         return torch.clamp(act, self.low, self.high)
 
+    def of_array(self, unit):
+        """The same as calling it, for an array."""
+        return (self.center.cpu().numpy() + self.scale.cpu().numpy() * unit).astype(np.float32)
+
 
 def action_limits(space: Box) -> dict:
     """Half the width, and the middle, of each dimension of a bounded space."""
@@ -328,8 +342,7 @@ class MLPActor(nn.Module):
     def act(self, obs):
         """The action for one observation or for each of a few, as an array."""
         single = obs.ndim == self.obs_dims
-        unit = np.tanh(few_rows(self.net, obs[None] if single else obs))
-        a = self.range(torch.as_tensor(unit, device=self.range.scale.device)).cpu().numpy()
+        a = self.range.of_array(np.tanh(few_rows(self.net, obs[None] if single else obs)))
         return a[0] if single else a
 
 
@@ -355,6 +368,18 @@ class SquashedGaussianMLPActor(nn.Module):
         else:
             unit, logp = torch.tanh(_bell_curves(curves, noise)[0]), None
         return self.range(unit), logp
+
+    def act(self, obs, deterministic=False):
+        """An action for one observation or for each of a few, as an array."""
+        single = obs.ndim == self.flat.dims
+        features = few_rows(self.net, self.flat(obs[None] if single else obs))
+        u = few_rows(self.mu_layer, features)
+        if not deterministic:
+            log_std = few_rows(self.log_std_layer, features)
+            width = np.exp(np.minimum(np.maximum(log_std, LOG_STD_MIN), LOG_STD_MAX))
+            u = u + width * torch.randn(u.shape).numpy()
+        a = self.range.of_array(np.tanh(u))
+        return a[0] if single else a
 
     def _curves(self, obs):
         """The middle of each action's bell curve, then the logarithm of each width."""

@@ -2,8 +2,8 @@
 
 import os
 
-import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 
 from spinup.utils.mpi_tools import broadcast, mpi_sum, num_procs
 
@@ -17,6 +17,9 @@ def setup_pytorch_for_mpi(largest_product=WORTH_SHARING):
     largest_product: how many multiplications the largest matrix product of a training has; for a
         small one, a second thread costs more than it brings
     """
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        # NumPy does what is small here; threads of its own would only get in PyTorch's way.
+        ThreadpoolController().select(internal_api="openblas").limit(limits=1)
     if "OMP_NUM_THREADS" in os.environ:
         return
     here = int(os.environ.get("MPI_LOCALNRANKS", num_procs()))  # those on this host
@@ -34,9 +37,20 @@ def average_gradients(params):
     if num_procs() == 1:
         return
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in params]
-    mean = mpi_sum(torch.cat([grad.reshape(-1) for grad in grads]).cpu().numpy()) / num_procs()
-    for p, grad in zip(params, _split(mean, grads)):
-        p.grad = grad.to(p.device)
+    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    torch.ops.spinup.average_over_processes(flat)
+    for p, grad in zip(params, _split(flat, grads)):
+        p.grad = grad
+
+
+def _average_over_processes(x):
+    x.copy_(torch.from_numpy(mpi_sum(x.cpu().numpy())) / num_procs())
+
+
+# An operation of PyTorch's own kind, so that a recorded update contains it: see parts/recording.py.
+_library = torch.library.Library("spinup", "FRAGMENT")
+_library.define("average_over_processes(Tensor(a!) x) -> ()")
+_library.impl("average_over_processes", _average_over_processes, "CompositeExplicitAutograd")
 
 
 def sync_params(module):
@@ -48,11 +62,11 @@ def sync_params(module):
         same = [t for t in tensors if t.dtype == dtype]
         flat = torch.cat([t.reshape(-1) for t in same]).cpu().numpy()
         broadcast(flat)
-        for t, part in zip(same, _split(flat, same)):
+        for t, part in zip(same, _split(torch.from_numpy(flat), same)):
             t.copy_(part)
 
 
-def _split(flat: np.ndarray, like):
-    """Cut one flat array into tensors of the shapes of `like`."""
-    parts = torch.as_tensor(flat).split([t.numel() for t in like])
+def _split(flat, like):
+    """Cut one flat tensor into tensors of the shapes of `like`."""
+    parts = flat.split([t.numel() for t in like])
     return [part.view(t.shape) for part, t in zip(parts, like)]

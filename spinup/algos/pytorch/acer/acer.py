@@ -19,7 +19,7 @@ from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
 from spinup.parts.learning import Adam, SegmentBuffer, gradient_step, polyak_average, to_tensor
 from spinup.parts.models import build
-from spinup.utils.mpi_pytorch import sync_params
+from spinup.parts.recording import recorded
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Entropy
@@ -76,6 +76,7 @@ def compute_loss_pi(ac, average, batch: Segments, q, q_ret, *, c, delta, ent_coe
     )
 
 
+@recorded
 def update(learner, batch, *, gamma, n_steps, c, delta, alpha, ent_coef, max_grad_norm=None):
     """One gradient update of policy and values from some segments; then the average follows."""
     ac, average = learner.ac, learner.average
@@ -124,7 +125,6 @@ def replays_due(t, *, replay_start, replay_ratio, seed):
 
 
 def make_learner(ac, pi_lr, q_lr):
-    sync_params(ac)  # every process starts from the same weights
     pi_optimizer, q_optimizer = Adam(ac.pi.parameters(), pi_lr), Adam(ac.q.parameters(), q_lr)
     return Learner(ac, deepcopy(ac.pi), pi_optimizer, q_optimizer)
 

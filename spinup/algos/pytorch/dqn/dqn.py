@@ -20,7 +20,7 @@ from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
 from spinup.parts.learning import Adam, gradient_step, polyak_average, tensors_on, to_tensor
 from spinup.parts.models import build
-from spinup.utils.mpi_pytorch import sync_params
+from spinup.parts.recording import recorded
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossQ Epsilon Time
@@ -50,6 +50,7 @@ def compute_loss_q(ac, target, batch: NStepTransitions, *, double_q=True):
     return loss, dict(LossQ=loss, QVals=q, TDError=(backup - q.detach()).abs())
 
 
+@recorded
 def update(learner, batch, *, double_q, polyak, move_target, max_grad_norm=None):
     """One gradient update of the network; then its slow copy follows, if it is time."""
     ac, target = learner.ac, learner.target
@@ -66,7 +67,6 @@ def schedule(t, *, start, end, steps):
 
 
 def make_learner(ac, lr):
-    sync_params(ac)  # every process starts from the same weights
     return Learner(ac, deepcopy(ac), Adam(ac.parameters(), lr))
 
 

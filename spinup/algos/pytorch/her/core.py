@@ -45,7 +45,7 @@ class MLPActorCritic(nn.Module):
 class Recipe(NamedTuple):
     """What the three learners differ in; as it stands, that of DQN."""
 
-    networks: dict = {}  # how they differ: settings of MLPActorCritic
+    networks: tuple = ()  # how they differ: settings of MLPActorCritic and their values
     target_noise: float = 0.0  # on the next action, of which the critics learn, in half-widths
     noise_clip: float = 0.0  # that noise goes no further than this
     policy_delay: int = 1  # updates of the critics for each of the policy and the slow copy
@@ -54,7 +54,7 @@ class Recipe(NamedTuple):
 
 RECIPES = dict(
     td3=Recipe(target_noise=0.2, noise_clip=0.5, policy_delay=2),
-    ddpg=Recipe(networks=dict(critics=1)),
+    ddpg=Recipe(networks=(("critics", 1),)),
     dqn=Recipe(),
 )
 

@@ -20,7 +20,7 @@ from spinup.parts.envs import VectorEnv, play
 from spinup.parts.goals import HindsightBuffer, goal_layout
 from spinup.parts.learning import Adam, gradient_step, polyak_average, tensors_on, to_tensor
 from spinup.parts.models import build
-from spinup.utils.mpi_pytorch import sync_params
+from spinup.parts.recording import recorded
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Time
@@ -66,6 +66,7 @@ def compute_loss_pi(ac, batch: Transitions):
     return -ac.q(batch.obs, ac.pi(batch.obs))[0].mean()
 
 
+@recorded
 def update(learner, batch, *, gamma, polyak, recipe, move_policy=True):
     """One gradient update: the critics; if it is time, the policy and then the slow copy of all."""
     ac, target, discrete = learner.ac, learner.target, learner.pi_optimizer is None
@@ -83,7 +84,6 @@ def update(learner, batch, *, gamma, polyak, recipe, move_policy=True):
 
 
 def make_learner(ac, lr):
-    sync_params(ac)  # every process starts from the same weights
     pi_optimizer = Adam(ac.pi.parameters(), lr) if hasattr(ac, "pi") else None
     return Learner(ac, deepcopy(ac), Adam(ac.q.parameters(), lr), pi_optimizer)
 
@@ -129,7 +129,7 @@ def her(
     env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
     test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
     recipe = core.choose_recipe(method, env.action_space, device)
-    ac_kwargs = recipe.networks | dict(ac_kwargs or {})
+    ac_kwargs = dict(recipe.networks) | dict(ac_kwargs or {})
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
     made = dict(size=replay_size, seed=seed, convert=tensors_on(device), **session.space_dims(env))

@@ -4,7 +4,6 @@ Read downwards: two losses, the update made of them, the training loop around th
 Networks are in core.py, the settings of a run in config.json, the theory in README.md.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,10 +16,10 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import Adam, gradient_step, learn_statistics, passes, to_tensor
+from spinup.parts.learning import Adam, descend, find_gradient, learn_statistics, passes, to_tensor
 from spinup.parts.learning import GAEBuffer as PPOBuffer
 from spinup.parts.models import build
-from spinup.utils.mpi_pytorch import sync_params
+from spinup.parts.recording import side_by_side
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 
@@ -62,29 +61,35 @@ def update(
     learner, rollout, *, clip_ratio, target_kl, train_pi_iters, train_v_iters,
     minibatch_size=None, ent_coef=0.0, max_grad_norm=None,
 ):  # fmt: skip
-    """Policy steps on one rollout until the policy has moved far enough, then value steps."""
-    pi_losses, v_losses, kls = [], [], []
-    batches_per_pass = math.ceil(len(rollout.ret) / (minibatch_size or len(rollout.ret)))
-    for i, batch in passes(rollout, train_pi_iters, minibatch_size):
-        loss, stats = compute_loss_pi(learner.ac, batch, clip_ratio=clip_ratio, ent_coef=ent_coef)
-        pi_losses.append(loss.detach())
-        if target_kl is not None:  # on the mean over all processes, so all of them stop together
-            kls.append(mpi_avg(stats["KL"].item()))
-            if np.mean(kls[-batches_per_pass:]) > 1.5 * target_kl:
+    """Policy steps on one rollout until the policy has moved far enough; and value steps."""
+    pi_batches = passes(rollout, train_pi_iters, minibatch_size)
+    v_batches = passes(rollout, train_v_iters, minibatch_size)
+    per_pass = -(-len(rollout.ret) // (minibatch_size or len(rollout.ret)))
+    ac = learner.ac
+    clip = dict(clip_ratio=clip_ratio, ent_coef=ent_coef, max_grad_norm=max_grad_norm)
+
+    def improve_policy():
+        losses, kls = [], []
+        for i, batch in pi_batches:
+            loss, stats = find_gradient(learner.pi_optimizer, compute_loss_pi, ac, batch, **clip)
+            losses.append(loss.detach())
+            kls.append(mpi_avg(stats["KL"].item()))  # over all processes, so that all stop together
+            if target_kl is not None and np.mean(kls[-per_pass:]) > 1.5 * target_kl:
                 break
-        gradient_step(learner.pi_optimizer, loss, max_grad_norm)
-    for _, batch in passes(rollout, train_v_iters, minibatch_size):
-        loss = compute_loss_v(learner.ac, batch)
-        v_losses.append(loss.detach())
-        gradient_step(learner.vf_optimizer, loss, max_grad_norm)
-    return stats | dict(
-        LossPi=pi_losses[0], DeltaLossPi=pi_losses[-1] - pi_losses[0], StopIter=i,
-        LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0],
-    )  # fmt: skip
+            learner.pi_optimizer.step()
+        return stats | dict(LossPi=losses[0], DeltaLossPi=losses[-1] - losses[0], StopIter=i)
+
+    def fit_value():
+        losses = []
+        for _, batch in v_batches:
+            loss = descend(learner.vf_optimizer, compute_loss_v, ac, batch, max_grad_norm)
+            losses.append(loss.detach())
+        return dict(LossV=losses[0], DeltaLossV=losses[-1] - losses[0])
+
+    return side_by_side(ac, improve_policy, fit_value)
 
 
 def make_learner(ac, pi_lr, vf_lr):
-    sync_params(ac)  # every process starts from the same weights
     return Learner(ac, Adam(ac.pi.parameters(), pi_lr), Adam(ac.v.parameters(), vf_lr))
 
 
@@ -126,10 +131,8 @@ def ppo(
     env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
-    dims = session.space_dims(env)
-    buffer = PPOBuffer(
-        **dims, size=pace.turns, gamma=gamma, lam=lam, num_envs=num_envs, device=device
-    )
+    dims = session.space_dims(env) | dict(num_envs=num_envs, device=device)
+    buffer = PPOBuffer(**dims, size=pace.turns, gamma=gamma, lam=lam)
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(
         update, learner, clip_ratio=clip_ratio, target_kl=target_kl,

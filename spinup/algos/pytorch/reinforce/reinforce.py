@@ -16,9 +16,15 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import Adam, GAEBuffer, gradient_step, learn_statistics, to_tensor
+from spinup.parts.learning import (
+    Adam,
+    GAEBuffer,
+    descend,
+    gradient_step,
+    learn_statistics,
+    to_tensor,
+)
 from spinup.parts.models import build
-from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 
@@ -53,7 +59,7 @@ def update(learner, rollout, *, baseline, train_v_iters):
     gradient_step(learner.pi_optimizer, loss)
     if baseline == "value":
         for _ in range(train_v_iters):
-            gradient_step(learner.vf_optimizer, compute_loss_v(learner.ac, rollout))
+            descend(learner.vf_optimizer, compute_loss_v, learner.ac, rollout)
     return stats | dict(LossV=((expected - rollout.ret) ** 2).mean())
 
 
@@ -67,7 +73,6 @@ def expected_return(ac, rollout: Rollout, baseline):
 
 
 def make_learner(ac, pi_lr, vf_lr):
-    sync_params(ac)  # every process starts from the same weights
     return Learner(ac, Adam(ac.pi.parameters(), pi_lr), Adam(ac.v.parameters(), vf_lr))
 
 

@@ -58,7 +58,7 @@ class MLPActorCritic(nn.Module):
     def act(self, obs, deterministic=False):
         """An action drawn from the policy, or its middle or most probable one, as an array."""
         if isinstance(self.pi, SquashedGaussianMLPActor):
-            return self.pi(obs, deterministic, with_logprob=False)[0].cpu().numpy()
+            return self.pi.act(obs, deterministic)
         if deterministic:
             return self.pi.mode(obs).cpu().numpy()
         lead = obs.shape[: obs.ndim - len(self.obs_shape)]

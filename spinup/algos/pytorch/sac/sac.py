@@ -18,7 +18,7 @@ from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
 from spinup.parts.learning import Adam, ReplayBuffer, gradient_step, polyak_average, to_tensor
 from spinup.parts.models import build
-from spinup.utils.mpi_pytorch import sync_params
+from spinup.parts.recording import recorded
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi*
@@ -60,6 +60,7 @@ def compute_loss_alpha(temperature, logp, *, target_entropy):
     return -temperature.log_alpha * (logp.detach().mean() + target_entropy)
 
 
+@recorded
 def update(learner, batch, *, gamma, polyak, target_entropy):
     """One gradient update: the critics, the policy, the price of entropy, then the slow copy."""
     ac, target, alpha = learner.ac, learner.target, learner.temperature()
@@ -76,7 +77,6 @@ def update(learner, batch, *, gamma, polyak, target_entropy):
 
 
 def make_learner(ac, lr, alpha):
-    sync_params(ac)  # every process starts from the same weights
     temperature = core.Temperature(alpha).to(next(ac.parameters()).device)
     return Learner(
         ac, deepcopy(ac), temperature, Adam(core.q_parameters(ac), lr),

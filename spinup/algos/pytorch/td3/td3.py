@@ -19,7 +19,7 @@ from spinup.parts.envs import VectorEnv, play
 from spinup.parts.learning import Adam, ReplayBuffer, gradient_step, polyak_average, to_tensor
 from spinup.parts.models import build
 from spinup.parts.networks import ActionRange, action_limits
-from spinup.utils.mpi_pytorch import sync_params
+from spinup.parts.recording import recorded
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals*
@@ -56,6 +56,7 @@ def compute_loss_pi(ac, batch: Transitions):
     return loss, dict(LossPi=loss)
 
 
+@recorded
 def update(learner, batch, *, gamma, polyak, target_noise, noise_clip, bounds, move_policy):
     """One gradient update: the critics; if it is time, the policy and then the slow copy of all."""
     ac, target = learner.ac, learner.target
@@ -78,7 +79,6 @@ def with_noise(act, *, bounds, act_noise):
 
 
 def make_learner(ac, pi_lr, q_lr):
-    sync_params(ac)  # every process starts from the same weights
     q_optimizer, pi_optimizer = Adam(core.q_parameters(ac), q_lr), Adam(ac.pi.parameters(), pi_lr)
     return Learner(ac, deepcopy(ac), q_optimizer, pi_optimizer)
 

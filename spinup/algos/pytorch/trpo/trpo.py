@@ -16,9 +16,8 @@ from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.layers import second_derivatives
-from spinup.parts.learning import Adam, GAEBuffer, gradient_step, learn_statistics, to_tensor
+from spinup.parts.learning import Adam, GAEBuffer, descend, learn_statistics, to_tensor
 from spinup.parts.models import build
-from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
@@ -60,9 +59,7 @@ def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, *
     step = (2 * delta / xHx) ** 0.5 * x if 0 < xHx < torch.inf else torch.zeros_like(x)
     stats = line_search(ac, rollout, old_pi, step, delta, **search)
     for _ in range(train_v_iters):
-        loss = compute_loss_v(ac, rollout)
-        v_losses.append(loss.detach())
-        gradient_step(learner.vf_optimizer, loss)
+        v_losses.append(descend(learner.vf_optimizer, compute_loss_v, ac, rollout).detach())
     return stats | dict(LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0])
 
 
@@ -87,7 +84,6 @@ def line_search(
 
 
 def make_learner(ac, vf_lr):
-    sync_params(ac)  # every process starts from the same weights
     return Learner(ac, Adam(ac.v.parameters(), vf_lr))
 
 

@@ -15,10 +15,9 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import Adam, gradient_step, learn_statistics, to_tensor
+from spinup.parts.learning import Adam, descend, gradient_step, learn_statistics, to_tensor
 from spinup.parts.learning import GAEBuffer as VPGBuffer
 from spinup.parts.models import build
-from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
@@ -57,9 +56,7 @@ def update(learner, rollout, *, train_v_iters):
     loss_pi, _ = compute_loss_pi(learner.ac, rollout)
     gradient_step(learner.pi_optimizer, loss_pi)
     for _ in range(train_v_iters):
-        loss = compute_loss_v(learner.ac, rollout)
-        v_losses.append(loss.detach())
-        gradient_step(learner.vf_optimizer, loss)
+        v_losses.append(descend(learner.vf_optimizer, compute_loss_v, learner.ac, rollout).detach())
     with torch.no_grad():  # again, to tell how far the step went
         new_loss_pi, stats = compute_loss_pi(learner.ac, rollout)
     return stats | dict(
@@ -69,7 +66,6 @@ def update(learner, rollout, *, train_v_iters):
 
 
 def make_learner(ac, pi_lr, vf_lr):
-    sync_params(ac)  # every process starts from the same weights
     return Learner(ac, Adam(ac.pi.parameters(), pi_lr), Adam(ac.v.parameters(), vf_lr))
 
 
@@ -103,10 +99,8 @@ def vpg(
     env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
-    dims = session.space_dims(env)
-    buffer = VPGBuffer(
-        **dims, size=pace.turns, gamma=gamma, lam=lam, num_envs=num_envs, device=device
-    )
+    dims = session.space_dims(env) | dict(num_envs=num_envs, device=device)
+    buffer = VPGBuffer(**dims, size=pace.turns, gamma=gamma, lam=lam)
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(update, learner, train_v_iters=train_v_iters)
     logger = session.open_logger("vpg_pytorch", settings, env, ac)
