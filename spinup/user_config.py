@@ -18,3 +18,7 @@ DEFAULT_SHORTHAND = True
 
 # Seconds to look at the settings of an experiment before it starts.
 WAIT_BEFORE_LAUNCH = 5
+
+# Whether updates are recorded once and then replayed, which is faster. If not, they run line by
+# line each time, as they are written: for a debugger, or for what you print in them.
+RECORD_UPDATES = True

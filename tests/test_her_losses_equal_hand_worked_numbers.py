@@ -142,7 +142,7 @@ def learner_of(algo):
     torch.manual_seed(0)
     recipe = core.choose_recipe(algo, ACTIONS[algo], "cpu")
     ac = core.MLPActorCritic(
-        OBS, ACTIONS[algo], hidden_sizes=(8, 8), activation=nn.Tanh, **recipe.networks
+        OBS, ACTIONS[algo], hidden_sizes=(8, 8), activation=nn.Tanh, **dict(recipe.networks)
     )
     learner = her.make_learner(ac, lr=1e-2)
     with torch.no_grad():

@@ -13,11 +13,12 @@ from test_losses_equal_hand_worked_numbers import in_every_state, tabular_policy
 from test_updates_move_only_what_they_should import PlainPPO, changed, named, snapshot
 from torch import nn
 
+from spinup import user_config
 from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.reinforce import reinforce
 from spinup.algos.pytorch.vpg import vpg
 from spinup.parts.buffers import Rollout
-from spinup.parts.learning import GAEBuffer, gradient_step
+from spinup.parts.learning import Adam, GAEBuffer
 from spinup.parts.networks import MLPActorCritic, MLPGaussianActor
 
 t = torch.tensor
@@ -312,14 +313,15 @@ def rollout_of(learner, n=24):
 
 def steps_of_an_update(module, learner, monkeypatch, **settings):
     """The optimizer of each step of an update, and which parameters the step moved."""
-    steps = []
+    steps, step = [], Adam.step
 
-    def watched(optimizer, loss, *args):
+    def watched(optimizer):
         before = snapshot(learner)
-        gradient_step(optimizer, loss, *args)
+        step(optimizer)
         steps.append((optimizer, changed(before, snapshot(learner))))
 
-    monkeypatch.setattr(module, "gradient_step", watched)
+    monkeypatch.setattr(Adam, "step", watched)
+    monkeypatch.setattr(user_config, "RECORD_UPDATES", False)  # each step is to be seen
     module.update(learner, rollout_of(learner), **settings)
     return steps
 

@@ -425,7 +425,7 @@ def test_value_steps_leave_the_policy_and_the_policy_step_the_value(kind, monkey
 
         return call
 
-    for name in ("line_search", "gradient_step"):
+    for name in ("line_search", "descend"):
         monkeypatch.setattr(trpo, name, watched(getattr(trpo, name)))
     trpo.update(learner, rollout_of(learner), **SETTINGS)
     assert moved == [[True, False], *[[False, True]] * 3]
@@ -570,6 +570,7 @@ from spinup.algos.pytorch.trpo import core, trpo
 from spinup.parts.buffers import Rollout
 from spinup.utils import mpi_tools
 from spinup.utils.mpi_tools import broadcast, num_procs, proc_id
+from spinup.utils.mpi_pytorch import sync_params
 assert num_procs() == 2
 rank = proc_id()
 
@@ -579,6 +580,7 @@ def flat(module):
 def train(half, action_space, more):
     torch.manual_seed(100 + rank)  # processes begin apart; the first one's weights count
     ac = core.MLPActorCritic(Box(-1, 1, (3,)), action_space, (8, 8)).double()
+    sync_params(ac)
     learner = trpo.make_learner(ac, vf_lr=1e-2)
     torch.manual_seed(1)
     counts, said = [], []

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 from torch.distributions import Categorical
 
+from spinup import user_config
 from spinup.algos.pytorch.dqn import core as dqn_core
 from spinup.algos.pytorch.dqn import dqn
 from spinup.algos.pytorch.ppo import core as ppo_core
@@ -18,7 +19,7 @@ from spinup.algos.pytorch.sac import core as sac_core
 from spinup.algos.pytorch.sac import sac
 from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
 from spinup.parts.layers import mlp
-from spinup.parts.learning import gradient_step, passes, polyak_average
+from spinup.parts.learning import Adam, gradient_step, passes, polyak_average
 from spinup.parts.networks import Ensemble, Member, MLPQFunction, SquashedGaussianMLPActor
 
 OBS, ACT = Box(-1, 1, (3,)), Box(-1, 1, (2,))
@@ -59,18 +60,24 @@ def named(learner, *beginnings):
 
 
 @pytest.fixture
-def watch(monkeypatch):
-    """Write down which parameters each gradient step of a module's update changes."""
+def line_by_line(monkeypatch):
+    """Let updates run as they are written, not as they were recorded."""
+    monkeypatch.setattr(user_config, "RECORD_UPDATES", False)
 
-    def watch(module, learner):
-        steps = []
 
-        def watched(optimizer, loss, *args):
+@pytest.fixture
+def watch(monkeypatch, line_by_line):
+    """Write down which parameters each step of an optimizer changes."""
+
+    def watch(learner):
+        steps, step = [], Adam.step
+
+        def watched(optimizer):
             before = snapshot(learner)
-            gradient_step(optimizer, loss, *args)
+            step(optimizer)
             steps.append((optimizer, changed(before, snapshot(learner))))
 
-        monkeypatch.setattr(module, "gradient_step", watched)
+        monkeypatch.setattr(Adam, "step", watched)
         return steps
 
     return watch
@@ -91,7 +98,7 @@ def sac_learner(alpha=0.2, seed=0):
 @pytest.mark.parametrize("alpha", [0.2, "auto"])
 def test_each_sac_step_moves_its_own_networks_only(watch, alpha):
     learner = sac_learner(alpha)
-    steps = watch(sac, learner)
+    steps = watch(learner)
     sac.update(learner, transitions(), gamma=0.99, polyak=0.9, target_entropy=-2)
     expected = [
         (learner.q_optimizer, named(learner, "ac.q")),
@@ -186,7 +193,7 @@ SETTINGS = dict(double_q=True, polyak=0.9)
 
 def test_the_dqn_step_moves_the_network_only(watch):
     learner = dqn_learner()
-    steps = watch(dqn, learner)
+    steps = watch(learner)
     dqn.update(learner, n_step_transitions(), move_target=False, **SETTINGS)
     assert steps == [(learner.q_optimizer, named(learner, "ac.q"))]
 
@@ -246,7 +253,7 @@ PPO = dict(clip_ratio=0.2, target_kl=None, train_pi_iters=2, train_v_iters=3)
 
 def test_each_ppo_step_moves_its_own_network_only(watch):
     learner = ppo_learner()
-    steps = watch(ppo, learner)
+    steps = watch(learner)
     stats = ppo.update(learner, rollout_of(learner), **PPO)
     pi, v = named(learner, "ac.pi"), named(learner, "ac.v")
     assert steps == [(learner.pi_optimizer, pi)] * 2 + [(learner.vf_optimizer, v)] * 3
@@ -269,7 +276,7 @@ def test_ppo_stops_when_the_policy_has_moved_too_far_and_steps_no_more(watch):
     iterations = 20
     stopped, replayed = ppo_learner(pi_lr=0.3), ppo_learner(pi_lr=0.3)
     rollout = rollout_of(stopped)
-    steps = watch(ppo, stopped)
+    steps = watch(stopped)
     settings = PPO | dict(train_pi_iters=iterations)
     stats = ppo.update(stopped, rollout, **settings | dict(target_kl=0.01))
     stop = stats["StopIter"]
@@ -282,7 +289,7 @@ def test_ppo_stops_when_the_policy_has_moved_too_far_and_steps_no_more(watch):
     assert now.item() == pytest.approx(stats["KL"].item(), abs=1e-6)
 
 
-def test_ppo_stops_at_one_and_a_half_times_the_target(monkeypatch):
+def test_ppo_stops_at_one_and_a_half_times_the_target(monkeypatch, line_by_line):
     kls = iter([0.0, 0.0149, 0.0151, 0.5])
     compute_loss_pi = ppo.compute_loss_pi
 
@@ -322,7 +329,7 @@ def test_without_minibatches_each_pass_is_the_whole_rollout():
 
 def test_ppo_takes_a_step_per_minibatch(watch):
     learner = ppo_learner()
-    steps = watch(ppo, learner)
+    steps = watch(learner)
     ppo.update(learner, rollout_of(learner, 10), minibatch_size=4, **PPO)
     optimizers = [optimizer for optimizer, _ in steps]
     assert optimizers == [learner.pi_optimizer] * 2 * 3 + [learner.vf_optimizer] * 3 * 3

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-import spinup.parts.layers  # noqa: F401  (it defines an operation)
+from spinup.parts.layers import numpy_tanh_
 
 aten = torch.ops.aten
 TINY = 32_768  # numbers in an array; beyond, PyTorch uses several threads
@@ -316,9 +316,11 @@ def _tanh_(out, x):
 _ALWAYS = {
     aten.mm.default: _product, aten.bmm.default: _product,
     aten.addmm.default: _product_plus, aten.baddbmm.default: _product_plus,
-    torch.ops.spinup.tanh_.default: _tanh_,
+    numpy_tanh_: _tanh_,
 }  # fmt: skip
-_BETTER_IN_TORCH = {aten.relu_.default, aten.threshold_backward.default}
+_BETTER_IN_TORCH = {
+    aten.relu_.default, aten.threshold_backward.default, aten.threshold_backward.grad_input,
+}  # fmt: skip
 _NUMPY = {
     aten.add.Tensor: _scaled(np.add), aten.sub.Tensor: _scaled(np.subtract),
     aten.add.Scalar: _scaled(np.add), aten.sub.Scalar: _scaled(np.subtract),
@@ -344,6 +346,8 @@ _NUMPY = {
     aten.amin.default: _reduce(np.minimum), aten.amax.default: _reduce(np.maximum),
     aten.argmax.default: _argmax, aten.cat.default: _cat, aten.stack.default: _stack,
     aten.threshold_backward.default: _threshold, aten.tanh_backward.default: _of_tanh,
+    aten.threshold_backward.grad_input: lambda _, *args, grad_input: _threshold(grad_input, *args),
+    aten.tanh_backward.grad_input: lambda _, *args, grad_input: _of_tanh(grad_input, *args),
     aten.smooth_l1_loss.default: _smooth_l1, aten.smooth_l1_loss_backward.default: _of_smooth_l1,
     aten.dot.default: lambda out, x, y: partial(np.dot, x, y, out),
     aten._foreach_norm.Scalar: _norms, aten.linalg_vector_norm.default: _norm,

@@ -107,7 +107,7 @@ def _layer_outputs(x, more, kind, params):
         else:
             y = torch.addmm(params[i + 1], outputs[-1], params[i].t())
         if i + 2 < len(params):
-            y.relu_() if kind == "relu" else torch.ops.spinup.tanh_(y)
+            y.relu_() if kind == "relu" else numpy_tanh_(y)
         outputs.append(y)
     return outputs
 
@@ -122,6 +122,7 @@ def _tanh_(x):
 _library = torch.library.Library("spinup", "FRAGMENT")
 _library.define("tanh_(Tensor(a!) x) -> ()")
 _library.impl("tanh_", _tanh_, "CPU")
+numpy_tanh_ = torch.ops.spinup.tanh_.default
 
 
 def _owner(p):

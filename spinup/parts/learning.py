@@ -14,27 +14,28 @@ class Adam:
     """Adam (Kingma and Ba, 2015): each number moves by a step that fits its own past gradients."""
 
     def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8):
-        self.params, self.lr, self.betas, self.eps = list(params), lr, betas, eps
-        self.exp_avgs = [torch.zeros_like(p) for p in self.params]
-        self.exp_avg_sqs = [torch.zeros_like(p) for p in self.params]
-        device = self.params[0].device if self.params else "cpu"
-        self.counts = torch.zeros(len(self.params), device=device)  # steps taken, of each
+        params = list(params)
+        self.param_groups = [dict(params=params, lr=lr, betas=betas, eps=eps)]  # as in PyTorch's
+        self.exp_avgs = [torch.zeros_like(p) for p in params]
+        self.exp_avg_sqs = [torch.zeros_like(p) for p in params]
+        self.counts = torch.zeros(len(params), device=params[0].device)  # steps taken, of each
 
     @torch.no_grad()
     def step(self):
         """Step along the gradients; a parameter that has none stays where it is."""
-        moved = [i for i, p in enumerate(self.params) if p.grad is not None]
-        columns = self.params, self.exp_avgs, self.exp_avg_sqs, self.counts.unbind()
-        if len(moved) < len(self.params):
+        (group,) = self.param_groups
+        columns = group["params"], self.exp_avgs, self.exp_avg_sqs, self.counts.unbind()
+        moved = [i for i, p in enumerate(group["params"]) if p.grad is not None]
+        if len(moved) == len(self.counts):
+            self.counts += 1
+        else:
             columns = [[column[i] for i in moved] for column in columns]
             torch._foreach_add_(columns[-1], 1)
-        else:
-            self.counts += 1
         params, exp_avgs, exp_avg_sqs, counts = map(list, columns)
         torch._fused_adam_(
             params, [p.grad for p in params], exp_avgs, exp_avg_sqs, [], counts,
-            lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=0.0, eps=self.eps,
-            amsgrad=False, maximize=False,
+            lr=group["lr"], beta1=group["betas"][0], beta2=group["betas"][1], eps=group["eps"],
+            weight_decay=0.0, amsgrad=False, maximize=False,
         )  # fmt: skip
 
     def state_dict(self):
@@ -58,7 +59,7 @@ def gradient_step(optimizer, loss, max_grad_norm=None):
 
 def _leave_gradient(optimizer, loss, max_grad_norm):
     """Leave the gradient of `loss` in the parameters."""
-    params = [p for p in optimizer.params if p.requires_grad]
+    params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
     for p, grad in zip(params, gradients(loss, params)):
         p.grad = grad
     average_gradients(params)

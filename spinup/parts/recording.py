@@ -9,7 +9,8 @@ ones by NumPy, which is called in a tenth of the time.
 That is right because of how an update is written here: all that it reads and writes is in its
 learner, all that changes from call to call is in its batch, and every other argument is a plain
 value, for each of which a recording of its own is made. What cannot be recorded (networks of a
-user's own, another device, a decision that depends on a number) runs as it is written.
+user's own, another device, a decision that depends on a number) runs as it is written. So does
+everything if `RECORD_UPDATES` in user_config.py is False, to go through an update line by line.
 """
 
 import weakref
@@ -19,25 +20,32 @@ from functools import partial, wraps
 import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from spinup import user_config
 from spinup.parts.kernels import again
+from spinup.utils.mpi_pytorch import average_over_processes
 from spinup.utils.mpi_tools import num_procs
 
 aten = torch.ops.aten
 MOST_RECORDINGS = 8  # of one learner; a setting that is new at every call is not worth recording
-# Whether a number decides what comes next, or how large a result is, cannot be seen in a recording.
-UNSEEN = {
-    aten._local_scalar_dense.default, aten.nonzero.default, aten.masked_select.default,
-    aten._unique2.default, aten.is_nonzero.default, aten.equal.default,
-}  # fmt: skip
 # What these give depends on no number.
 FILLED = {
     aten.ones_like.default, aten.zeros_like.default, aten.new_zeros.default, aten.full.default,
     aten.zeros.default, aten.ones.default, aten.full_like.default, aten.new_ones.default,
     aten.scalar_tensor.default, aten.arange.default, aten.arange.start, aten.arange.start_step,
 }  # fmt: skip
+
+
+# Ways out of PyTorch: what a program does with the numbers then, nobody sees.
+EXITS = {
+    torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist, torch.Tensor.item,
+    torch.Tensor.__bool__, torch.Tensor.__repr__, torch.Tensor.__format__,
+}  # fmt: skip
+# Noted, but not carried out while recording: the other processes may not be recording now.
+ONLY_NOTED = {average_over_processes}
 
 
 class NotRecordable(Exception):
@@ -88,7 +96,7 @@ def is_ours(learner) -> bool:
 
 def _recording(update, learner, batch, settings, number):
     """A recording of this call, which itself changes nothing; None where there can be none."""
-    if number >= MOST_RECORDINGS:
+    if number >= MOST_RECORDINGS or not user_config.RECORD_UPDATES:
         return None
     try:
         return Recording(partial(update, **settings), learner, batch)
@@ -97,7 +105,7 @@ def _recording(update, learner, batch, settings, number):
 
 
 def side_by_side(ac, first, second):
-    """What `first()` and `second()` give, both called at once, if that is safe and helps.
+    """The statistics that `first()` and `second()` give; both at once, if that is safe and helps.
 
     It is safe where networks are ours, so that a policy and a value share nothing that changes, and
     where there are no other processes, whose exchanges would get mixed up. Then each has a thread,
@@ -105,14 +113,23 @@ def side_by_side(ac, first, second):
     """
     threads = torch.get_num_threads()
     if threads < 2 or num_procs() > 1 or not is_ours(ac):
-        return first(), second()
+        return first() | second()
     try:
         torch.set_num_threads(1)
         with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as other:
-            second_result = other.submit(second)
-            return first(), second_result.result()
+            from_second = other.submit(second)
+            return first() | from_second.result()
     finally:
         torch.set_num_threads(threads)
+
+
+class _Exits(TorchFunctionMode):
+    """Refuses what would let numbers out of PyTorch's sight."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in EXITS:
+            raise NotRecordable(function)
+        return function(*args, **(kwargs or {}))
 
 
 class _Watch(TorchDispatchMode):
@@ -124,12 +141,13 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if operation in UNSEEN:
+        if _depends_on_numbers(operation, args):
             raise NotRecordable(operation)
         for argument, given in zip(operation._schema.arguments, args):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._keep(given)
-        result = operation(*args, **kwargs)
+        with torch._C.DisableTorchFunction():  # an operation's own way of working is its own affair
+            result = None if operation in ONLY_NOTED else operation(*args, **kwargs)
         self.calls.append((operation, args, kwargs, result))
         for tensor in _tensors((args, kwargs)):
             if not tensor.is_cpu:
@@ -158,7 +176,7 @@ class Recording:
             here.copy_(given)
         random, watch = torch.get_rng_state(), _Watch()
         try:
-            with watch:
+            with watch, _Exits():
                 result = update(learner, self.inputs)
         finally:
             torch.set_rng_state(random)
@@ -205,6 +223,14 @@ def _place(tensor) -> int:
 
 def _made(result) -> set:
     return {_place(tensor) for tensor in _tensors(result)}
+
+
+def _depends_on_numbers(operation, args) -> bool:
+    """Whether numbers decide what comes next, or the size of the result."""
+    if operation is aten.index.Tensor:  # rows chosen by number are fine, those chosen by truth not
+        return any(t.dtype == torch.bool for t in _tensors(args[1]))
+    tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    return bool(tags & set(operation.tags))
 
 
 def _is_view(operation) -> bool:

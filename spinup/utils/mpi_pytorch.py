@@ -38,7 +38,7 @@ def average_gradients(params):
         return
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in params]
     flat = torch.cat([grad.reshape(-1) for grad in grads])
-    torch.ops.spinup.average_over_processes(flat)
+    average_over_processes(flat)
     for p, grad in zip(params, _split(flat, grads)):
         p.grad = grad
 
@@ -51,6 +51,7 @@ def _average_over_processes(x):
 _library = torch.library.Library("spinup", "FRAGMENT")
 _library.define("average_over_processes(Tensor(a!) x) -> ()")
 _library.impl("average_over_processes", _average_over_processes, "CompositeExplicitAutograd")
+average_over_processes = torch.ops.spinup.average_over_processes.default
 
 
 def sync_params(module):
