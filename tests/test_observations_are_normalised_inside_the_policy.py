@@ -18,7 +18,7 @@ import spinup
 from spinup import ppo_pytorch
 from spinup.parts.envs import EnvMaker
 from spinup.parts.layers import Normalizer, count_vars, few_rows, observation_mlp
-from spinup.parts.learning import Adam, gradient_step, learn_statistics
+from spinup.parts.learning import Adam, gradient_step, learn_scales
 from spinup.parts.models import build, load_model
 from spinup.parts.networks import MLPActorCritic
 from spinup.utils.errors import UserError
@@ -105,10 +105,10 @@ def test_acting_in_numpy_gives_what_pytorch_gives(shape, activation, seed):
             torch.testing.assert_close(torch.tensor(few_rows(network, obs)), expected)
 
     for _ in range(3):
-        learn_statistics(net, torch.as_tensor(seed.normal(50, 3, (20, *shape))).float())
+        learn_scales(net, torch.as_tensor(seed.normal(50, 3, (20, *shape))).float())
         agree(net)
     copy = deepcopy(net)
-    learn_statistics(net, torch.zeros(500, *shape))
+    learn_scales(net, torch.zeros(500, *shape))
     agree(copy)
     agree(net)
     assert not torch.equal(copy[0].mean, net[0].mean)
@@ -128,7 +128,7 @@ def test_policy_and_value_share_one_that_no_gradient_moves(actions, seed):
     assert [type(m) for m in ac.modules()].count(Normalizer) == 1
     assert count_vars(ac) == count_vars(MLPActorCritic(SIGHT, actions))
     obs = torch.as_tensor(seed.normal(7, 3, (50, 4)).astype(np.float32))
-    learn_statistics(ac, obs)
+    learn_scales(ac, obs)
     before = {name: value.clone() for name, value in first[0].state_dict().items()}
     gradient_step(Adam(ac.v.parameters(), 0.1), ac.v(obs).square().mean())
     for name, value in first[0].state_dict().items():
@@ -139,7 +139,7 @@ def test_policy_and_value_share_one_that_no_gradient_moves(actions, seed):
 def test_a_network_without_one_is_left_alone(seed):
     ac = MLPActorCritic(SIGHT, Discrete(2))
     before = deepcopy(ac.state_dict())
-    learn_statistics(ac, torch.randn(20, 4))
+    learn_scales(ac, torch.randn(20, 4))
     assert all(torch.equal(before[name], value) for name, value in ac.state_dict().items())
 
 

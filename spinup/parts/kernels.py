@@ -46,7 +46,8 @@ def _in_torch(operation, args, kwargs, result):
 def _copied(operation, args, kwargs, places):
     """For what PyTorch does not write where it is told to."""
     for place, new in zip(places, tree_flatten(operation(*args, **kwargs))[0]):
-        place.copy_(new)
+        if place is not None:
+            place.copy_(new)
 
 
 def _mean_of_all(x, *, out):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_map_only
 
 from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
@@ -88,7 +89,7 @@ def _gradient(ac, batch, *, step, optimizer, compute_loss, max_grad_norm, **sett
     _leave_gradient(optimizer, found[0] if isinstance(found, tuple) else found, max_grad_norm)
     if step:
         optimizer.step()
-    return found
+    return tree_map_only(torch.Tensor, torch.Tensor.detach, found)  # lets go of the graph
 
 
 def shorten(grads, max_norm):
@@ -106,7 +107,7 @@ def polyak_average(source, target, rho):
     torch._foreach_lerp_(target, source, 1 - rho)
 
 
-def learn_statistics(network, obs):
+def learn_scales(network, obs):
     """Let what normalises observations in `network`, if anything does, take these in."""
     for module in network.modules():  # one that several networks share is here once
         if isinstance(module, Normalizer):

@@ -16,7 +16,7 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import Adam, descend, find_gradient, learn_statistics, passes, to_tensor
+from spinup.parts.learning import Adam, descend, find_gradient, learn_scales, passes, to_tensor
 from spinup.parts.learning import GAEBuffer as PPOBuffer
 from spinup.parts.models import build
 from spinup.parts.recording import side_by_side
@@ -65,14 +65,13 @@ def update(
     pi_batches = passes(rollout, train_pi_iters, minibatch_size)
     v_batches = passes(rollout, train_v_iters, minibatch_size)
     per_pass = -(-len(rollout.ret) // (minibatch_size or len(rollout.ret)))
-    ac = learner.ac
-    clip = dict(clip_ratio=clip_ratio, ent_coef=ent_coef, max_grad_norm=max_grad_norm)
 
     def improve_policy():
-        losses, kls = [], []
+        losses, kls, clip = [], [], dict(clip_ratio=clip_ratio, ent_coef=ent_coef)
+        gradient = partial(find_gradient, learner.pi_optimizer, compute_loss_pi, learner.ac)
         for i, batch in pi_batches:
-            loss, stats = find_gradient(learner.pi_optimizer, compute_loss_pi, ac, batch, **clip)
-            losses.append(loss.detach())
+            loss, stats = gradient(batch, max_grad_norm, **clip)
+            losses.append(loss)
             kls.append(mpi_avg(stats["KL"].item()))  # over all processes, so that all stop together
             if target_kl is not None and np.mean(kls[-per_pass:]) > 1.5 * target_kl:
                 break
@@ -80,13 +79,11 @@ def update(
         return stats | dict(LossPi=losses[0], DeltaLossPi=losses[-1] - losses[0], StopIter=i)
 
     def fit_value():
-        losses = []
-        for _, batch in v_batches:
-            loss = descend(learner.vf_optimizer, compute_loss_v, ac, batch, max_grad_norm)
-            losses.append(loss.detach())
+        step = partial(descend, learner.vf_optimizer, compute_loss_v, learner.ac)
+        losses = [step(batch, max_grad_norm) for _, batch in v_batches]
         return dict(LossV=losses[0], DeltaLossV=losses[-1] - losses[0])
 
-    return side_by_side(ac, improve_policy, fit_value)
+    return side_by_side(learner.ac, improve_policy, fit_value)
 
 
 def make_learner(ac, pi_lr, vf_lr):
@@ -162,7 +159,7 @@ def ppo(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        learn_statistics(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        learn_scales(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

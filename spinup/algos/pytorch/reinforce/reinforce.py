@@ -16,14 +16,7 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import (
-    Adam,
-    GAEBuffer,
-    descend,
-    gradient_step,
-    learn_statistics,
-    to_tensor,
-)
+from spinup.parts.learning import Adam, GAEBuffer, descend, gradient_step, learn_scales, to_tensor
 from spinup.parts.models import build
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
@@ -134,7 +127,7 @@ def reinforce(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        learn_statistics(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        learn_scales(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

@@ -16,7 +16,7 @@ from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.layers import second_derivatives
-from spinup.parts.learning import Adam, GAEBuffer, descend, learn_statistics, to_tensor
+from spinup.parts.learning import Adam, GAEBuffer, descend, learn_scales, to_tensor
 from spinup.parts.models import build
 from spinup.utils.run_utils import launch
 
@@ -59,7 +59,7 @@ def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, *
     step = (2 * delta / xHx) ** 0.5 * x if 0 < xHx < torch.inf else torch.zeros_like(x)
     stats = line_search(ac, rollout, old_pi, step, delta, **search)
     for _ in range(train_v_iters):
-        v_losses.append(descend(learner.vf_optimizer, compute_loss_v, ac, rollout).detach())
+        v_losses.append(descend(learner.vf_optimizer, compute_loss_v, ac, rollout))
     return stats | dict(LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0])
 
 
@@ -154,7 +154,7 @@ def trpo(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        learn_statistics(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        learn_scales(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
