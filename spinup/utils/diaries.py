@@ -91,9 +91,11 @@ class TensorBoard:
 def _flat(config, prefix=""):
     """Settings one by one, `ac_kwargs:hidden_sizes` and so on, each a number, truth or text."""
     for key, value in config.items():
+        if not prefix and key in NO_SETTINGS:
+            continue
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{key}:")
-        elif prefix or key not in NO_SETTINGS:
+        else:
             plain = isinstance(value, (bool, int, float, str))
             yield prefix + key, value if plain else json.dumps(value)
 
@@ -106,7 +108,7 @@ class WandB:
 
     def __init__(self, folder: Path, exp_name: str | None):
         found = sorted(folder.glob(WANDB_RUNS), key=lambda path: path.name.partition("run-")[2])
-        number = found[-1].name.rpartition("-")[2] if found else f"spinup{secrets.token_hex(6)}"
+        number = found[-1].name.rpartition("-")[2] if found else _new_id()
         self.older = [path for path in found if path.name.startswith("offline")]
         about = dict(dir=folder, id=number, name=folder.name, group=exp_name, reinit="create_new")
         if "WANDB_PROJECT" not in os.environ:
@@ -119,7 +121,7 @@ class WandB:
 
     def row(self, step: int, numbers: dict, when: float):
         if step >= self.next_step:
-            self.run.log(numbers, step=step, commit=True)
+            self.run.log(numbers | dict(_timestamp=when), step=step, commit=True)
 
     def caught_up(self):
         """Throw away what was written before the run resumed, if the new file has it all."""
@@ -145,12 +147,17 @@ def _wandb_mode() -> str:
     return asked or ("online" if known else "offline")
 
 
+def _new_id() -> str:
+    return f"spinup{secrets.token_hex(6)}"
+
+
 def _start_wandb(mode, about):
     import wandb
 
     options = dict(console="off", silent=True, symlink=False, disable_git=True, save_code=False)
     settings = wandb.Settings(**options, init_timeout=PATIENCE)
     resume = None if mode in ("offline", "dryrun", "disabled") else "allow"
+    before = set(about["dir"].glob(WANDB_RUNS))
     try:
         return wandb.init(**about, mode=mode, resume=resume, settings=settings)
     except wandb.errors.Error as error:
@@ -159,7 +166,9 @@ def _start_wandb(mode, about):
                 f"Weights & Biases could not be started ({error}). WANDB_MODE=offline does without."
             )
         print(f"Weights & Biases cannot be reached ({error}); the run is kept offline for it.")
-        return wandb.init(**about, mode="offline", settings=settings)
+    for path in set(about["dir"].glob(WANDB_RUNS)) - before:
+        shutil.rmtree(path, ignore_errors=True)  # of the attempt, whose id is used up by it
+    return wandb.init(**about | dict(id=_new_id()), mode="offline", settings=settings)
 
 
 def open_diaries(folder: Path, exp_name: str | None, tensorboard: bool, wandb: bool) -> list:

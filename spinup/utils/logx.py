@@ -128,7 +128,7 @@ class Logger:
             _remove(run_files(folder))
         elif not resume:
             self._make_room(folder)
-        self.output_file = open(table, "r+" if resume and table.exists() else "w")
+        self.output_file = open(table, "r+" if resume and table.exists() else "w+")
 
     def _make_room(self, folder):
         """Move an older run aside; what a run left that never finished an epoch is not kept."""
@@ -323,8 +323,9 @@ class Logger:
         if self.diaries:
             for count, row in enumerate(rows, 1):
                 diaries.tell(self.diaries, dict(zip(header, row)), count, self.start_time)
-            for diary in self.diaries:
-                diary.caught_up()
+            with diaries.randomness_kept():
+                for diary in self.diaries:
+                    diary.caught_up()
 
 
 class EpochLogger(Logger):
