@@ -84,23 +84,33 @@ def make_run_env(folder, env_fn=None, render_mode=None):
 
 def load_pytorch_policy(fpath, itr="last", deterministic=False, actor_critic=None):
     """A function that gives the action of a saved PyTorch agent."""
+    act = network_action(load_network(fpath, itr, actor_critic), deterministic)
+    return lambda obs: act(np.asarray(obs)[None])[0]
+
+
+def load_network(fpath, itr="last", actor_critic=None):
+    """The network of a saved PyTorch agent."""
+    from spinup.parts.models import load_model
+
+    return load_model(_model_file(Path(fpath) / "pyt_save", itr), actor_critic)
+
+
+def network_action(network, deterministic=False):
+    """A function that gives a network's action for each of a batch of observations."""
     import torch
 
     from spinup.parts.learning import to_tensor
-    from spinup.parts.models import load_model
 
-    network = load_model(_model_file(Path(fpath) / "pyt_save", itr), actor_critic)
     chooses = "deterministic" in inspect.signature(network.act).parameters
     if deterministic and not chooses:
         raise UserError(f"{type(network).__name__}.act has no 'deterministic'; watch without it.")
     options = dict(deterministic=deterministic) if chooses else {}
 
     @torch.no_grad()
-    def get_action(obs):
-        batch = to_tensor(np.asarray(obs)[None])
-        return np.asarray(network.act(batch.float(), **options))[0]
+    def act(obs):
+        return np.asarray(network.act(to_tensor(obs).float(), **options))
 
-    return get_action
+    return act
 
 
 def load_tf_policy(fpath, itr="last", deterministic=False):
@@ -133,6 +143,8 @@ def _numbered(found, last, itr) -> Path:
         chosen = last if last.exists() else numbers.get(max(numbers, default=None))
     else:
         chosen = numbers.get(int(itr)) if str(itr).isdigit() else None
+    if not numbers and not last.exists():
+        raise UserError(f"There is no saved model in {last.parent}. Name the folder of a run.")
     if chosen is None:
         kept = ", ".join(map(str, sorted(numbers))) or "none; --keep_models in training keeps them"
         raise UserError(f"There is no saved model {itr!r} in {last.parent}; numbered ones: {kept}.")
@@ -317,7 +329,7 @@ def main(argv=None, name="spinup test_policy", episodes=100):
         args.fpath,
         args.itr if args.itr >= 0 else "last",
         args.deterministic,
-        actor_critic=_named_class(args.actor_critic),
+        actor_critic=named_class(args.actor_critic),
         env_fn=EnvMaker(args.env, dict(render_mode=mode)) if args.env else None,
         render_mode=mode,
     )
@@ -328,7 +340,7 @@ def main(argv=None, name="spinup test_policy", episodes=100):
     env.close()
 
 
-def _named_class(name):
+def named_class(name):
     """The class that the user names on purpose, as `module:Class`."""
     if name is None:
         return None
