@@ -204,6 +204,28 @@ def test_no_random_number_of_the_run_is_used_up(tmp_path):
     assert streams() == before
 
 
+class Broken(Gambler):
+    """A diary that fails at its second row."""
+
+    rows = 0
+
+    def row(self, *_):
+        self.rows += 1
+        if self.rows == 2:
+            raise OSError("no room for it")
+
+
+def test_a_diary_that_fails_does_not_stop_the_run(tmp_path, capsys):
+    logger = EpochLogger(str(tmp_path), tensorboard=True)
+    logger.diaries.insert(0, Broken())
+    logger.save_config({})
+    for epoch in range(4):
+        logger.dump_epoch("Epoch Time", Epoch=epoch)
+    logger.close()
+    assert capsys.readouterr().out.count("no room for it") == 1
+    assert len(table(tmp_path)) == len(on_tensorboard(tmp_path)[0]) == 4
+
+
 def test_an_older_run_s_diaries_go_where_it_goes_and_a_user_s_own_stay(tmp_path):
     own = tmp_path / "events.out.tfevents.1.mine", tmp_path / "wandb" / "run-1-mine" / "x"
     own[1].parent.mkdir(parents=True)

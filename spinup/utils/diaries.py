@@ -25,14 +25,15 @@ PATIENCE = 30  # seconds to wait for a server
 
 def require(**wanted: bool):
     """Say what to install, if a diary that is wanted (by its package's name) is not there."""
-    for package in (name for name, on in wanted.items() if on):
-        try:
-            import_module(package)
-        except ImportError:
-            how = f"pip install 'spinup[{package}]'"
-            raise UserError(f"--{package} needs a package that is not installed: {how}")
-    if wanted.get("wandb"):
-        _wandb_mode()
+    with randomness_kept():
+        for package in (name for name, on in wanted.items() if on):
+            try:
+                import_module(package)
+            except ImportError:
+                how = f"pip install 'spinup[{package}]'"
+                raise UserError(f"--{package} needs a package that is not installed: {how}")
+        if wanted.get("wandb"):
+            _wandb_mode()
 
 
 @contextmanager
@@ -109,7 +110,7 @@ class WandB:
     def __init__(self, folder: Path, exp_name: str | None):
         found = sorted(folder.glob(WANDB_RUNS), key=lambda path: path.name.partition("run-")[2])
         number = found[-1].name.rpartition("-")[2] if found else _new_id()
-        self.older = [path for path in found if path.name.startswith("offline")]
+        self.older = [_set_aside(path) for path in found if not path.name.startswith("run-")]
         about = dict(dir=folder, id=number, name=folder.name, group=exp_name, reinit="create_new")
         if "WANDB_PROJECT" not in os.environ:
             about["project"] = "spinup"
@@ -145,6 +146,15 @@ def _wandb_mode() -> str:
             "or WANDB_MODE=offline"
         )
     return asked or ("online" if known else "offline")
+
+
+def _set_aside(path):
+    """Another name for what is kept offline, lest a run begun in the same second writes into it."""
+    aside = path.with_name("former-" + path.name.partition("-")[2])
+    if path != aside:
+        shutil.rmtree(aside, ignore_errors=True)
+        path.rename(aside)
+    return aside
 
 
 def _new_id() -> str:
@@ -193,9 +203,21 @@ def tell(diaries: list, row: dict, count: int, began: float):
     places = (numbers.get(key, math.nan) for key in ("TotalEnvInteracts", "Epoch"))
     step = next((int(place) for place in places if math.isfinite(place)), count)
     when = began + numbers["Time"] if "Time" in numbers else time.time()
+    each(diaries, "row", step, numbers, when)
+
+
+def each(diaries: list, method: str, *arguments):
+    """Call a method of every diary; one that fails is left out from here on, and the run goes on.
+
+    Nothing is lost by that: when the run resumes, the diary is made anew from the table.
+    """
     with randomness_kept():
-        for diary in diaries:
-            diary.row(step, numbers, when)
+        for diary in list(diaries):
+            try:
+                getattr(diary, method)(*arguments)
+            except Exception as error:  # whatever other people's code runs into
+                diaries.remove(diary)
+                print(f"{type(diary).__name__} gets no more rows of this run ({error!r}).")
 
 
 def _number(value):

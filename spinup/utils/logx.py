@@ -113,8 +113,7 @@ class Logger:
             output_dir = broadcast_object(_temporary_folder() if proc_id() == 0 else None)
         self.output_dir = str(output_dir)
         if proc_id() == 0:
-            with diaries.randomness_kept():
-                diaries.require(tensorboard=tensorboard, wandb=wandb)  # before a file is touched
+            diaries.require(tensorboard=tensorboard, wandb=wandb)  # before a file is touched
             try:
                 self._open_folder(Path(output_dir), resume, overwrite)
                 self.diaries = diaries.open_diaries(Path(output_dir), exp_name, tensorboard, wandb)
@@ -196,9 +195,7 @@ class Logger:
             config["exp_name"] = self.exp_name
         if proc_id() == 0:
             write_json(Path(self.output_dir) / "config.json", config)
-            with diaries.randomness_kept():
-                for diary in self.diaries:
-                    diary.settings(config)
+            diaries.each(self.diaries, "settings", config)
 
     def save_state(self, state_dict, itr=None):
         """Save the model, and beside it whatever of `state_dict` is tensors and plain values.
@@ -286,9 +283,8 @@ class Logger:
             self.bar.close()
         if self.output_file is not None:
             self.output_file.close()
-        with diaries.randomness_kept():
-            while self.diaries:
-                self.diaries.pop().close()
+        diaries.each(self.diaries, "close")
+        self.diaries = []
 
     def state_dict(self):
         """What a resumed run must know to go on with the same table."""
@@ -323,9 +319,7 @@ class Logger:
         if self.diaries:
             for count, row in enumerate(rows, 1):
                 diaries.tell(self.diaries, dict(zip(header, row)), count, self.start_time)
-            with diaries.randomness_kept():
-                for diary in self.diaries:
-                    diary.caught_up()
+            diaries.each(self.diaries, "caught_up")
 
 
 class EpochLogger(Logger):
