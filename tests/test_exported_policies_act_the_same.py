@@ -61,13 +61,11 @@ def with_networks(settings, **ac_kwargs):
 NORMAL = with_networks(ONCE, normalize=True)
 RUNS = {
     "reinforce": ("reinforce", EnvMaker("CartPole-v1"), ONCE),
-    "vpg": ("vpg", EnvMaker("Pendulum-v1"), ONCE),
     "vpg normalised": ("vpg", partial(Odd, "uneven"), NORMAL),
     "trpo normalised": ("trpo", partial(Odd, "from_5"), NORMAL),
     "ppo other activation": ("ppo", partial(Odd, "uneven"), with_networks(ONCE, activation="ELU")),
     "ppo pictures": ("ppo", partial(Odd, "uneven", True), ONCE),
     "acer": ("acer", partial(Odd, "from_5"), ACER),
-    "dqn": ("dqn", EnvMaker("CartPole-v1"), OFF),
     "dqn dueling pictures": (
         "dqn", partial(Odd, "from_5", True), with_networks(OFF, dueling=True)
     ),
@@ -148,7 +146,7 @@ def test_the_printed_lines_work_and_need_neither_spinup_nor_torch(tmp_path, caps
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.stdout.strip() == "(2,) set()", ended.stderr
     content = (tmp_path / "policy.onnx").read_bytes()
-    assert b"site-packages" not in content  # nor does it tell where it was made
+    assert b"export.py" not in content  # nor does it tell where it was made
     main(["export", str(tmp_path), "--itr", "1", "-o", str(tmp_path / "earlier.onnx")])
     assert (tmp_path / "earlier.onnx").read_bytes() != content
 
