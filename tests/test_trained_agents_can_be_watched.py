@@ -1,6 +1,9 @@
 """A trained agent plays from its run folder: same actions, its own environment, a real video."""
 
 import json
+import os
+import subprocess
+import sys
 
 import gymnasium as gym
 import imageio_ffmpeg
@@ -12,21 +15,33 @@ import spinup
 from spinup.parts.envs import EnvMaker
 from spinup.run import main
 from spinup.utils.errors import UserError
-from spinup.utils.test_policy import load_policy_and_env, load_pytorch_policy, run_policy
+from spinup.utils.test_policy import (
+    load_policy_and_env,
+    load_pytorch_policy,
+    real_fps,
+    run_policy,
+)
 
 TINY = dict(epochs=1, steps_per_epoch=60, ac_kwargs=dict(hidden_sizes=(8, 8)))
-ENVS = dict(
-    ppo="CartPole-v1", sac="Pendulum-v1", dqn="CartPole-v1", ddpg="Pendulum-v1", td3="Pendulum-v1",
-    acer="CartPole-v1", vpg="CartPole-v1", trpo="CartPole-v1", reinforce="CartPole-v1",
-)  # fmt: skip
+CARTPOLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
+ENVS = {
+    "reinforce": CARTPOLE, "vpg": CARTPOLE, "vpg continuous": PENDULUM, "trpo": CARTPOLE,
+    "ppo": CARTPOLE, "ppo continuous": PENDULUM, "acer": CARTPOLE, "dqn": CARTPOLE,
+    "ddpg": PENDULUM, "td3": PENDULUM, "sac": PENDULUM, "sac discrete": CARTPOLE,
+    "her": "spinup/Reach-v0", "her discrete": "spinup/BitFlip-v0",
+}  # fmt: skip
 
 
-@pytest.fixture(params=ENVS)
-def trained(request, tmp_path):
+def test_every_algorithm_is_here():
+    assert {kind.split()[0] for kind in ENVS} == set(spinup.ALGORITHMS["pytorch"])
+
+
+@pytest.fixture(scope="module", params=ENVS)
+def trained(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("agent") / "run"
     env_fn = EnvMaker(ENVS[request.param], dict(max_episode_steps=40))
-    train = getattr(spinup, f"{request.param}_pytorch")
-    network = train(env_fn, logger_kwargs=dict(output_dir=str(tmp_path / "run")), **TINY)
-    return network, tmp_path / "run"
+    train = getattr(spinup, f"{request.param.split()[0]}_pytorch")
+    return train(env_fn, logger_kwargs=dict(output_dir=str(folder)), **TINY), folder
 
 
 def test_loaded_policy_acts_as_the_trained_one(trained):
@@ -45,11 +60,17 @@ def test_loaded_policy_acts_as_the_trained_one(trained):
 def test_random_and_deterministic_differ(trained):
     _, folder = trained
     algorithm = json.loads((folder / "config.json").read_text())["algorithm"]
-    draws = not algorithm.startswith(("dqn", "ddpg", "td3"))  # those have nothing to draw
-    get_action = load_pytorch_policy(folder)
-    obs = np.zeros(3 if "Pendulum" in (folder / "config.json").read_text() else 4, np.float32)
+    draws = not algorithm.startswith(("dqn", "ddpg", "td3", "her"))  # those have nothing to draw
+    env, _ = load_policy_and_env(folder)
+    obs, get_action = env.reset(seed=0)[0], load_pytorch_policy(folder)
     torch.manual_seed(0)
     assert (len({np.asarray(get_action(obs)).tobytes() for _ in range(50)}) > 1) == draws
+
+
+def numbers_in(shown):
+    """The table at the end of what was shown."""
+    cells = [line.split("|") for line in shown.splitlines() if line.startswith("|")]
+    return {key.strip(): float(value) for _, key, value, _ in cells}
 
 
 def test_watching_prints_returns_and_records(trained, capsys, monkeypatch):
@@ -58,11 +79,21 @@ def test_watching_prints_returns_and_records(trained, capsys, monkeypatch):
     video = folder / "play.mp4"
     main(["watch", str(folder), "--episodes", "2", "--video", str(video), "--seed", "1"])
     shown = capsys.readouterr().out
-    lengths = [int(line.split()[-1]) for line in shown.splitlines() if line.startswith("Episode")]
-    assert len(lengths) == 2
+    episodes = [line.split() for line in shown.splitlines() if line.startswith("Episode")]
+    returns, lengths = ([float(words[i]) for words in episodes] for i in (3, 5))
+    assert len(episodes) == 2
     assert "2 episodes: return" in shown
-    frames, _ = imageio_ffmpeg.count_frames_and_secs(str(video))
+    expected = dict(
+        AverageEpRet=np.mean(returns), StdEpRet=np.std(returns), MaxEpRet=max(returns),
+        MinEpRet=min(returns), EpLen=np.mean(lengths), StdEpLen=np.std(lengths),
+        MaxEpLen=max(lengths), MinEpLen=min(lengths),
+    )  # fmt: skip
+    assert numbers_in(shown) == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
     assert frames == sum(lengths)
+    fps = {CARTPOLE: 50, PENDULUM: 30, "spinup/Reach-v0": 20, "spinup/BitFlip-v0": 4}
+    env_name = json.loads((folder / "config.json").read_text())["environment"]["id"]
+    assert seconds == pytest.approx(frames / fps[env_name], rel=0.02)
     reader = imageio_ffmpeg.read_frames(str(video))
     size = next(reader)["size"]
     picture = np.frombuffer(next(reader), np.uint8).reshape(size[1], size[0], 3)
@@ -99,6 +130,107 @@ def test_numbered_models(tmp_path):
     assert load_pytorch_policy(tmp_path, "last", deterministic=True)(obs) == 1
     with pytest.raises(UserError, match="numbered ones: 3, 12"):
         load_pytorch_policy(tmp_path, 4)
+
+
+def test_models_are_kept_under_the_numbers_of_their_epochs(tmp_path, capsys):
+    words = "ppo --env CartPole-v1 --steps_per_epoch 60 --hid [4] --save_freq 2 --exp_name kept"
+    words = [*words.split(), "--train_pi_iters", "1", "--data_dir", str(tmp_path), "--keep_models"]
+    main([*words, "--epochs", "4"])
+    folder = tmp_path / "kept" / "kept_s0"
+    models = folder / "pyt_save"
+    assert {path.name for path in models.iterdir()} == {
+        "model.pt", "model0.pt", "model2.pt", "model3.pt"
+    }  # fmt: skip
+    contents = [(models / f"model{n}.pt").read_bytes() for n in ("", 3, 2, 0)]
+    assert contents[0] == contents[1]
+    assert len(set(contents)) == 3
+    main(["resume", str(folder), "--epochs", "5"])
+    assert (models / "model4.pt").read_bytes() == (models / "model.pt").read_bytes()
+    capsys.readouterr()
+    main(["watch", str(folder), "--itr", "2", "-n", "1", "-nr", "--deterministic"])
+    assert numbers_in(capsys.readouterr().out)["EpLen"] > 0
+    with pytest.raises(SystemExit) as ended:
+        main(["watch", str(folder), "--itr", "1"])
+    assert ended.value.code == 2
+    assert "numbered ones: 0, 2, 3, 4." in capsys.readouterr().err
+    sac = dict(TINY, epochs=2, num_test_episodes=0)
+    where = dict(output_dir=str(tmp_path / "sac"), keep_models=True)
+    spinup.sac_pytorch(EnvMaker("Pendulum-v1"), logger_kwargs=where, **sac)
+    assert {path.name for path in (tmp_path / "sac" / "pyt_save").iterdir()} == {
+        "model.pt", "model1.pt", "model2.pt"
+    }  # fmt: skip
+
+
+def test_only_the_newest_is_kept_unless_asked(trained):
+    _, folder = trained
+    assert [path.name for path in (folder / "pyt_save").iterdir()] == ["model.pt"]
+    with pytest.raises(UserError, match="none; --keep_models"):
+        load_pytorch_policy(folder, 10)
+
+
+@pytest.mark.parametrize(
+    ("env_name", "env_kwargs", "fps"),
+    [
+        ("CartPole-v1", {}, 50),
+        ("ALE/Pong-v5", {}, 15),  # sixty pictures a second, of which an agent sees every fourth
+        ("ALE/Pong-v5", dict(frameskip=2), 30),
+        ("ALE/Pong-v5", dict(preprocess=False), 15),
+        ("PongNoFrameskip-v4", {}, 15),
+        ("PongNoFrameskip-v4", dict(preprocess=False), 60),
+        ("Pong-v4", dict(preprocess=False), 20),  # two to four at random
+        ("HalfCheetah-v5", {}, 20),
+        ("HalfCheetah-v5", dict(frame_skip=2), 50),
+    ],
+)
+def test_videos_run_at_the_speed_of_the_game(env_name, env_kwargs, fps):
+    assert real_fps(EnvMaker(env_name, env_kwargs)()) == pytest.approx(fps)
+
+
+def test_skipping_wrappers_slow_a_video_down():
+    env = gym.make("Pendulum-v1")
+    assert real_fps(gym.wrappers.MaxAndSkipObservation(env, 3)) == pytest.approx(10)
+
+
+def test_mujoco_is_filmed_without_a_screen_or_says_what_it_lacks(tmp_path):
+    where = dict(output_dir=str(tmp_path))
+    spinup.ppo_pytorch(EnvMaker("InvertedPendulum-v5"), logger_kwargs=where, **TINY)
+    without = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    without.pop("MUJOCO_GL", None)
+    video = tmp_path / "play.mp4"
+    words = [sys.executable, "-m", "spinup.run", "watch", str(tmp_path), "--episodes", "1"]
+    words += ["--video", str(video)]
+    wrong = subprocess.run(words, env=without | {"MUJOCO_GL": "no"}, capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert "apt-get install libegl1 libopengl0" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+    right = subprocess.run(words, env=without, capture_output=True, text=True)
+    assert right.returncode == 0, right.stderr
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
+    assert frames == numbers_in(right.stdout)["EpLen"]
+    assert seconds == pytest.approx(frames / 25, rel=0.02)
+    reader = imageio_ffmpeg.read_frames(str(video))
+    next(reader)
+    assert np.frombuffer(next(reader), np.uint8).std() > 5
+
+
+@pytest.mark.parametrize("kind", [".mp4", ".mkv", ".mov", ".webm", ".gif"])
+def test_every_kind_of_video_can_be_written(kind, tmp_path, capfd):
+    env = gym.make("CartPole-v1", render_mode="rgb_array")
+    video = tmp_path / f"play{kind}"
+    run_policy(env, lambda obs: 0, num_episodes=1, max_ep_len=4, video=video)
+    assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == 4
+    assert capfd.readouterr().err == ""
+
+
+def test_where_no_video_can_be_written_it_is_said(tmp_path):
+    env = gym.make("CartPole-v1", render_mode="rgb_array")
+    with pytest.raises(UserError, match="no folder"):
+        run_policy(env, lambda obs: 0, video=tmp_path / "no" / "play.mp4")
+    (tmp_path / "play.mp4").mkdir()
+    with pytest.raises(UserError, match="Cannot record"):
+        run_policy(env, lambda obs: 0, video=tmp_path / "play.mp4")
+    with pytest.raises(UserError, match="render_mode='rgb_array'"):
+        run_policy(gym.make("CartPole-v1"), lambda obs: 0, video=tmp_path / "other.mp4")
 
 
 class MyActorCritic(torch.nn.Module):

@@ -22,7 +22,11 @@ LAUNCHER = {
     "data_dir": (None, "where experiments are kept; the folder data, if not said"),
     "datestamp": (False, "begin the folder's name with date and time"),
     "overwrite": (False, "throw away what the run's folder holds and start anew"),
+    "tensorboard": (False, "write the table for TensorBoard too, beside progress.txt"),
+    "wandb": (False, "write it for Weights & Biases too, offline where there is no account"),
+    "keep_models": (False, "keep every saved model, under its epoch's number, for watch --itr"),
 }
+LOGGING = ("tensorboard", "wandb", "keep_models")  # of these, what the logger is to do
 ONLY_IN_SCRIPTS = ("env_fn", "actor_critic", "logger_kwargs", "resume")
 TEXTS = ("env_name", "exp_name", "data_dir", *CHOICES)  # never read as numbers, or as None
 DICTS = ("ac_kwargs", "env_kwargs")

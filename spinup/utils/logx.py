@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from spinup.utils import diaries
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import broadcast_object, mpi_statistics_scalar, proc_id
 from spinup.utils.serialization_utils import convert_json, read_json, write_json
@@ -21,7 +22,10 @@ COLORS = dict(
     gray=30, red=31, green=32, yellow=33, blue=34, magenta=35, cyan=36, white=37, crimson=38
 )
 OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds what was there
-RUN_FILES = ("config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt")
+DIARIES = (diaries.EVENTS, diaries.WANDB_RUNS)
+RUN_FILES = (
+    "config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt", *DIARIES
+)  # fmt: skip
 
 
 def colorize(string, color, bold=False, highlight=False):
@@ -59,6 +63,20 @@ def run_files(folder, *more) -> list[Path]:
     return sorted({path for name in (*RUN_FILES, *more) for path in Path(folder).glob(name)})
 
 
+def format_table(headers, values) -> str:
+    """Names and values in two columns, as the terminal shows a row of the table."""
+    shown = [f"{v:.5g}" if hasattr(v, "__float__") else str(v) for v in values]
+    keys = max(15, *map(len, headers))
+    rule = "-" * (keys + 22)
+    rows = [f"| {key:>{keys}} | {v:>15} |" for key, v in zip(headers, shown)]
+    return "\n".join([rule, *rows, rule])
+
+
+def _remove(paths):
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 class Logger:
     """Writes one row of progress.txt per epoch, and saves settings and models beside it."""
 
@@ -69,6 +87,9 @@ class Logger:
         exp_name=None,
         resume=False,
         overwrite=False,
+        tensorboard=False,
+        wandb=False,
+        keep_models=False,
     ):
         """Open a run folder.
 
@@ -77,18 +98,25 @@ class Logger:
         exp_name: what the experiment is called, for plots
         resume: keep what the folder holds, to go on from it, instead of moving it aside
         overwrite: delete what an older run left, instead of moving it aside
+        tensorboard: write the rows for TensorBoard too
+        wandb: write the rows for Weights & Biases too, offline where there is no account
+        keep_models: keep every saved model, under the number of its epoch, not the newest alone
         """
         self.exp_name, self.output_fname, self.output_file = exp_name, output_fname, None
         self.log_headers, self.log_current_row, self.first_row = [], {}, True
         self.start_time = time.time()
         self.bar, self.steps_done, self.steps_total = None, 0, None
         self.first_tick = None  # when and at which step this process began, for its speed
+        self.keep_models, self.epoch = keep_models, None
+        self.diaries, self.rows = [], 0
         if output_dir is None:
             output_dir = broadcast_object(_temporary_folder() if proc_id() == 0 else None)
         self.output_dir = str(output_dir)
         if proc_id() == 0:
+            diaries.require(tensorboard=tensorboard, wandb=wandb)  # before a file is touched
             try:
                 self._open_folder(Path(output_dir), resume, overwrite)
+                self.diaries = diaries.open_diaries(Path(output_dir), exp_name, tensorboard, wandb)
             except OSError as error:
                 raise cannot_write(output_dir, error)
 
@@ -96,11 +124,10 @@ class Logger:
         folder.mkdir(parents=True, exist_ok=True)
         table = folder / self.output_fname
         if overwrite and not resume:
-            for path in run_files(folder):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            _remove(run_files(folder))
         elif not resume:
             self._make_room(folder)
-        self.output_file = open(table, "r+" if resume and table.exists() else "w")
+        self.output_file = open(table, "r+" if resume and table.exists() else "w+")
 
     def _make_room(self, folder):
         """Move an older run aside; what a run left that never finished an epoch is not kept."""
@@ -108,7 +135,7 @@ class Logger:
         older = run_files(folder, self.output_fname)
         if not (table.exists() and table.stat().st_size):
             older = [path for path in older if "_save" in path.name or path.suffix == ".pt"]
-            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+            _remove([path for name in ("checkpoint", *DIARIES) for path in folder.glob(name)])
         if not older:
             return
         number = 1
@@ -168,6 +195,7 @@ class Logger:
             config["exp_name"] = self.exp_name
         if proc_id() == 0:
             write_json(Path(self.output_dir) / "config.json", config)
+            diaries.each(self.diaries, "settings", config)
 
     def save_state(self, state_dict, itr=None):
         """Save the model, and beside it whatever of `state_dict` is tensors and plain values.
@@ -176,6 +204,11 @@ class Logger:
         """
         if proc_id() != 0:
             return
+        if self.keep_models and itr is None and self.epoch is not None:
+            self._save_state(state_dict, int(self.epoch))
+        self._save_state(state_dict, itr)
+
+    def _save_state(self, state_dict, itr):
         if hasattr(self, "tf_saver_elements"):
             self._tf_simple_save(itr)
         if state_dict or hasattr(self, "pytorch_saver_elements"):
@@ -216,22 +249,19 @@ class Logger:
         """Write the row, show it, and begin the next."""
         values = [self.log_current_row.get(key, "") for key in self.log_headers]
         if proc_id() == 0:
-            self._print(self._table(values))
+            self._print(format_table(self.log_headers, values))
             if self.first_row:
                 self.output_file.write("\t".join(self.log_headers) + "\n")
             self.output_file.write("\t".join(map(str, values)) + "\n")
             self.output_file.flush()
             if self.first_tick is not None:
                 self._show_progress()
+            self.rows += 1
+            if self.diaries:
+                diaries.tell(self.diaries, self.log_current_row, self.rows, self.start_time)
+        self.epoch = self.log_current_row.get("Epoch")
         self.log_current_row.clear()
         self.first_row = False
-
-    def _table(self, values):
-        shown = [f"{v:.5g}" if hasattr(v, "__float__") else str(v) for v in values]
-        keys = max(15, *(len(key) for key in self.log_headers))
-        rule = "-" * (keys + 22)
-        rows = [f"| {key:>{keys}} | {v:>15} |" for key, v in zip(self.log_headers, shown)]
-        return "\n".join([rule, *rows, rule])
 
     def _show_progress(self):
         row = self.log_current_row
@@ -253,6 +283,8 @@ class Logger:
             self.bar.close()
         if self.output_file is not None:
             self.output_file.close()
+        diaries.each(self.diaries, "close")
+        self.diaries = []
 
     def state_dict(self):
         """What a resumed run must know to go on with the same table."""
@@ -276,7 +308,18 @@ class Logger:
                     "Put the whole file back, or start anew with --overwrite."
                 )
             self.output_file.truncate(state["table_bytes"])
+            self._read_rows()
             self.output_file.seek(state["table_bytes"])
+
+    def _read_rows(self):
+        """Count the rows of the table, and write them to the diaries, which may lack them."""
+        self.output_file.seek(0)
+        header, *rows = [line.rstrip("\n").split("\t") for line in self.output_file] or [[]]
+        self.rows = len(rows)
+        if self.diaries:
+            for count, row in enumerate(rows, 1):
+                diaries.tell(self.diaries, dict(zip(header, row)), count, self.start_time)
+            diaries.each(self.diaries, "caught_up")
 
 
 class EpochLogger(Logger):

@@ -122,14 +122,19 @@ def train_from_flags(load, argv, chosen=None):
 
 def train(
     algorithm, settings, env_name, env_kwargs=None, num_cpu=1, exp_name=None, data_dir=None,
-    datestamp=False, overwrite=False, output_dir=None,
+    datestamp=False, overwrite=False, output_dir=None, **logging,
 ):  # fmt: skip
-    """Start a run, or go on with it if its folder holds the same one unfinished."""
+    """Start a run, or go on with it if its folder holds the same one unfinished.
+
+    logging: what else the logger is to do, such as tensorboard=True
+    """
     from spinup.parts.envs import find_spec
     from spinup.parts.settings import check
+    from spinup.utils.diaries import require
 
     check(settings | dict(num_cpu=num_cpu))
     find_spec(env_name)
+    require(**{key: logging.get(key) for key in ("tensorboard", "wandb")})
     defaults = inspect.signature(algorithm).parameters
     full = {key: p.default for key, p in defaults.items() if p.default is not p.empty} | settings
     full |= with_env_fn(dict(env_name=env_name, env_kwargs=env_kwargs))
@@ -144,6 +149,7 @@ def train(
         def decide():
             where = setup_logger_kwargs(name, full["seed"], data_dir, datestamp)
             where |= {} if output_dir is None else dict(output_dir=str(output_dir))
+            where |= {key: True for key, on in logging.items() if on}
             if overwrite:
                 return dict(logger_kwargs=where | dict(overwrite=True), resume=False)
             return _what_to_do(where, algorithm, full, procs)
@@ -206,9 +212,10 @@ def resume(run_folder, epochs=None, env_name=None):
     parameters = inspect.signature(algorithm).parameters
     settings = {k: config[k] for k in parameters if k in config and k not in flags.ONLY_IN_SCRIPTS}
     settings = flags.fit(algorithm, settings | ({} if epochs is None else dict(epochs=epochs)))
+    logging = {key: (config.get("logger_kwargs") or {}).get(key) is True for key in flags.LOGGING}
     train(
         algorithm, settings, output_dir=folder, exp_name=config.get("exp_name"),
-        num_cpu=config.get("num_procs", 1), **env,
+        num_cpu=config.get("num_procs", 1), **env, **logging,
     )  # fmt: skip
 
 

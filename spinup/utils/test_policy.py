@@ -5,13 +5,16 @@ import inspect
 import os
 import re
 import sys
+from ctypes.util import find_library
 from pathlib import Path
 
 import numpy as np
 
 from spinup.utils.errors import UserError
+from spinup.utils.logx import format_table
 from spinup.utils.serialization_utils import read_json
 
+ATARI_FPS = 60
 VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".gif")
 
 
@@ -68,28 +71,46 @@ def make_run_env(folder, env_fn=None, render_mode=None):
             "load_policy_and_env(..., env_fn=your_function), or --env ID."
         )
     trusted_env_name(saved["id"], None)
-    return adopt(env_from_description(saved, render_mode))
+    if render_mode is None:
+        return adopt(env_from_description(saved))
+    draw_without_screen()
+    try:
+        return adopt(env_from_description(saved, render_mode))
+    except UserError:
+        raise
+    except Exception as error:  # of the graphics library that MuJoCo was told to use
+        raise cannot_draw(saved["id"], error)
 
 
 def load_pytorch_policy(fpath, itr="last", deterministic=False, actor_critic=None):
     """A function that gives the action of a saved PyTorch agent."""
+    act = network_action(load_network(fpath, itr, actor_critic), deterministic)
+    return lambda obs: act(np.asarray(obs)[None])[0]
+
+
+def load_network(fpath, itr="last", actor_critic=None):
+    """The network of a saved PyTorch agent."""
+    from spinup.parts.models import load_model
+
+    return load_model(_model_file(Path(fpath) / "pyt_save", itr), actor_critic)
+
+
+def network_action(network, deterministic=False):
+    """A function that gives a network's action for each of a batch of observations."""
     import torch
 
     from spinup.parts.learning import to_tensor
-    from spinup.parts.models import load_model
 
-    network = load_model(_model_file(Path(fpath) / "pyt_save", itr), actor_critic)
     chooses = "deterministic" in inspect.signature(network.act).parameters
     if deterministic and not chooses:
         raise UserError(f"{type(network).__name__}.act has no 'deterministic'; watch without it.")
     options = dict(deterministic=deterministic) if chooses else {}
 
     @torch.no_grad()
-    def get_action(obs):
-        batch = to_tensor(np.asarray(obs)[None])
-        return np.asarray(network.act(batch.float(), **options))[0]
+    def act(obs):
+        return np.asarray(network.act(to_tensor(obs).float(), **options))
 
-    return get_action
+    return act
 
 
 def load_tf_policy(fpath, itr="last", deterministic=False):
@@ -122,8 +143,10 @@ def _numbered(found, last, itr) -> Path:
         chosen = last if last.exists() else numbers.get(max(numbers, default=None))
     else:
         chosen = numbers.get(int(itr)) if str(itr).isdigit() else None
+    if not numbers and not last.exists():
+        raise UserError(f"There is no saved model in {last.parent}. Name the folder of a run.")
     if chosen is None:
-        kept = ", ".join(map(str, sorted(numbers))) or "none"
+        kept = ", ".join(map(str, sorted(numbers))) or "none; --keep_models in training keeps them"
         raise UserError(f"There is no saved model {itr!r} in {last.parent}; numbered ones: {kept}.")
     return chosen
 
@@ -139,40 +162,56 @@ def run_policy(
     """
     if env is None:
         raise UserError("There is no environment to play in; see load_policy_and_env(env_fn=…).")
+    if video is not None and env.render_mode != "rgb_array":
+        raise UserError("To record it: load_policy_and_env(..., render_mode='rgb_array').")
     if render and video is None:
         env = _on_screen(env)
-    returns, lengths, frames = [], [], None
-    if video is not None:
-        frames = _writer(video, env)
-    for episode in range(num_episodes):
-        obs, _ = env.reset(seed=seed if episode == 0 else None)
-        ep_ret, ep_len, over = 0.0, 0, False
-        while not over:
-            if frames is not None:
-                frames.send(env.render())
-            elif render and env.render_mode == "human":
-                env.render()
-            obs, reward, terminated, truncated, _ = env.step(get_action(obs))
-            ep_ret, ep_len = ep_ret + float(reward), ep_len + 1
-            over = terminated or truncated or ep_len == max_ep_len
-        returns.append(ep_ret)
-        lengths.append(ep_len)
-        print(f"Episode {episode} \t EpRet {ep_ret:.3f} \t EpLen {ep_len}", flush=True)
+    frames = None if video is None else _writer(video, real_fps(env))
+    show = frames.send if video is not None else lambda picture: None
+    shown = video is not None or (render and env.render_mode == "human")
+    returns, lengths = [], []
+    try:
+        for episode in range(num_episodes):
+            obs, _ = env.reset(seed=seed if episode == 0 else None)
+            ep_ret, ep_len, over = 0.0, 0, False
+            while not over:
+                if shown:
+                    show(env.render())
+                obs, reward, terminated, truncated, _ = env.step(get_action(obs))
+                ep_ret, ep_len = ep_ret + float(reward), ep_len + 1
+                over = terminated or truncated or ep_len == max_ep_len
+            returns.append(ep_ret)
+            lengths.append(ep_len)
+            print(f"Episode {episode} \t EpRet {ep_ret:.3f} \t EpLen {ep_len}", flush=True)
+    finally:
+        if frames is not None:
+            frames.close()
     if frames is not None:
-        frames.close()
         print(f"Recorded {video}")
     if returns:
-        mean, std, least, most = np.mean(returns), np.std(returns), min(returns), max(returns)
-        print(
-            f"{len(returns)} episodes: return {mean:.3f} ± {std:.3f}, from {least:.3f} to ", end=""
-        )
-        print(f"{most:.3f}, length {np.mean(lengths):.1f}")
+        print(f"{len(returns)} episodes: return {np.mean(returns):.3f} ± {np.std(returns):.3f}")
+        numbers = {
+            **dict(AverageEpRet=np.mean(returns), StdEpRet=np.std(returns)),
+            **dict(MaxEpRet=max(returns), MinEpRet=min(returns), EpLen=np.mean(lengths)),
+            **dict(StdEpLen=np.std(lengths), MaxEpLen=max(lengths), MinEpLen=min(lengths)),
+        }
+        print(format_table(numbers.keys(), numbers.values()))
     return returns
 
 
 def has_screen() -> bool:
     shows = ("DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in shows)
+
+
+def draw_without_screen():
+    """Where there is no screen, tell pygame and MuJoCo, which hear it when first imported."""
+    if has_screen():
+        return
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    for library, name in dict(EGL="egl", OSMesa="osmesa").items():
+        if find_library(library):  # if there is none, MuJoCo should still be importable
+            os.environ.setdefault("MUJOCO_GL", name)
 
 
 def _on_screen(env):
@@ -191,21 +230,44 @@ def _on_screen(env):
         return env
 
 
-def _writer(path, env):
+def real_fps(env) -> float:
+    """How many steps an environment takes in a second of its own time."""
+    from gymnasium.wrappers import AtariPreprocessing, MaxAndSkipObservation
+
+    skipped, inner = 1, env
+    while inner is not env.unwrapped:
+        if isinstance(inner, AtariPreprocessing):
+            skipped *= inner.frame_skip
+        elif isinstance(inner, MaxAndSkipObservation):
+            skipped *= inner._skip
+        inner = inner.env
+    if hasattr(inner, "ale"):  # its render_fps does not know how many frames are skipped
+        skip = inner._frameskip  # from one number to before another, at random, where it is two
+        return ATARI_FPS / skipped / (skip if isinstance(skip, int) else np.mean(range(*skip)))
+    dt = getattr(inner, "dt", None)
+    return (env.metadata.get("render_fps") or (1 / dt if dt else 30)) / skipped
+
+
+def _writer(path, fps):
     """Takes frames and writes them to a video file; `close` finishes it."""
     import imageio_ffmpeg
 
     path = Path(path)
     if not path.parent.is_dir():
         raise UserError(f"There is no folder {path.parent} to record to.")
+    try:
+        open(path, "ab").close()
+    except OSError as error:
+        raise UserError(f"Cannot record to {path} ({error.strerror}).")
 
     def write():
         frame = yield
         height, width = (n - n % 2 for n in frame.shape[:2])  # the encoder wants even sizes
-        fps = env.metadata.get("render_fps") or 30
+        codec = {".gif": "gif", ".webm": "libvpx-vp9"}.get(path.suffix, "libx264")
         out = imageio_ffmpeg.write_frames(
-            str(path), (width, height), fps=fps, macro_block_size=2, quality=7
-        )
+            str(path), (width, height), fps=fps, codec=codec, macro_block_size=2, quality=7,
+            pix_fmt_out="rgb8" if codec == "gif" else "yuv420p", ffmpeg_log_level="error",
+        )  # fmt: skip
         out.send(None)
         try:
             while True:
@@ -223,15 +285,18 @@ def check_rendering(env):
     """Render one frame, or say what this machine lacks for it."""
     env.reset(seed=0)
     try:
-        if env.render() is not None:
-            return
-        reason = "it gave no picture"
+        picture = env.render()
     except Exception as error:  # each simulator fails in its own way without its libraries
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    raise UserError(
-        f"{env.spec.id if env.spec else 'This environment'} cannot be drawn here ({reason}). "
-        "For MuJoCo without a screen, on Debian or Ubuntu: apt-get install libegl1 libopengl0 "
-        "(or libosmesa6, and set MUJOCO_GL=osmesa)."
+        raise cannot_draw(env.spec.id if env.spec else "This environment", error)
+    if picture is None:
+        raise cannot_draw(env.spec.id if env.spec else "This environment", "it gave no picture")
+
+
+def cannot_draw(name, error) -> UserError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return UserError(
+        f"{name} cannot be drawn here ({reason}). For MuJoCo without a screen, on Debian or "
+        "Ubuntu: apt-get install libegl1 libopengl0 (or libosmesa6, and set MUJOCO_GL=osmesa)."
     )
 
 
@@ -255,17 +320,16 @@ def main(argv=None, name="spinup test_policy", episodes=100):
             raise UserError(f"--{flag} wants a whole number from {least} up, not {value}.")
     if args.video and Path(args.video).suffix not in VIDEOS:
         raise UserError(f"--video wants a file that ends in {', '.join(VIDEOS)}, not {args.video}.")
-    if not has_screen():  # read by MuJoCo and by pygame when they are first imported
-        os.environ.setdefault("MUJOCO_GL", "egl")
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     mode = "rgb_array" if args.video else "human" if has_screen() and not args.norender else None
+    if mode is not None:
+        draw_without_screen()
     from spinup.parts.envs import EnvMaker
 
     env, get_action = load_policy_and_env(
         args.fpath,
         args.itr if args.itr >= 0 else "last",
         args.deterministic,
-        actor_critic=_named_class(args.actor_critic),
+        actor_critic=named_class(args.actor_critic),
         env_fn=EnvMaker(args.env, dict(render_mode=mode)) if args.env else None,
         render_mode=mode,
     )
@@ -276,7 +340,7 @@ def main(argv=None, name="spinup test_policy", episodes=100):
     env.close()
 
 
-def _named_class(name):
+def named_class(name):
     """The class that the user names on purpose, as `module:Class`."""
     if name is None:
         return None

@@ -1,0 +1,227 @@
+"""Where a run's table can be shown besides progress.txt: TensorBoard, and Weights & Biases.
+
+A run that resumes writes them anew from its table. So they hold every row once, at whatever
+instant it was killed, and also the rows of a time when nobody had asked for them.
+"""
+
+import json
+import math
+import os
+import secrets
+import shutil
+import socket
+import time
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+from spinup.utils.errors import UserError
+
+EVENTS = "events.out.tfevents.*.spinup"  # what is ours in a folder, by the names we give
+WANDB_RUNS = "wandb/*run-*-spinup*"
+NO_SETTINGS = ("environment", "logger_kwargs", "spaces", "versions")  # of config.json
+PATIENCE = 30  # seconds to wait for a server
+
+
+def require(**wanted: bool):
+    """Say what to install, if a diary that is wanted (by its package's name) is not there."""
+    with randomness_kept():
+        for package in (name for name, on in wanted.items() if on):
+            try:
+                import_module(package)
+            except ImportError:
+                how = f"pip install 'spinup[{package}]'"
+                raise UserError(f"--{package} needs a package that is not installed: {how}")
+        if wanted.get("wandb"):
+            _wandb_mode()
+
+
+@contextmanager
+def randomness_kept():
+    """Within this, other people's code may draw random numbers and the run will not notice."""
+    from spinup.parts.checkpoint import random_streams, set_random_streams
+
+    streams = random_streams()
+    try:
+        yield
+    finally:
+        set_random_streams(streams)
+
+
+class TensorBoard:
+    """Rows as scalars in an event file, which `tensorboard --logdir` shows."""
+
+    def __init__(self, folder: Path):
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self.older = list(folder.glob(EVENTS))
+        # TensorBoard reads the files of a folder in the order of their names.
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}.spinup"
+        self.writer = RecordWriter(open(folder / name, "xb"))
+        self._event(file_version="brain.Event:2")
+        self._event(session_log=SessionLog(status=SessionLog.START), step=0)  # older rows are void
+
+    def _event(self, wall_time=None, **content):
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        event = Event(wall_time=wall_time or time.time(), **content)
+        self.writer.write(event.SerializeToString())
+        self.writer.flush()
+
+    def settings(self, config: dict):
+        from tensorboard.plugins.hparams import summary_v2
+
+        self._event(summary=summary_v2.hparams_pb(dict(_flat(config))))
+
+    def row(self, step: int, numbers: dict, when: float):
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=key, simple_value=x) for key, x in numbers.items()]
+        self._event(when, step=step, summary=Summary(value=values))
+
+    def caught_up(self):
+        """Throw away what was written before the run resumed."""
+        for path in self.older:
+            path.unlink(missing_ok=True)
+
+    def close(self):
+        self.writer.close()
+
+
+def _flat(config, prefix=""):
+    """Settings one by one, `ac_kwargs:hidden_sizes` and so on, each a number, truth or text."""
+    for key, value in config.items():
+        if not prefix and key in NO_SETTINGS:
+            continue
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}:")
+        else:
+            plain = isinstance(value, (bool, int, float, str))
+            yield prefix + key, value if plain else json.dumps(value)
+
+
+class WandB:
+    """Rows and settings for Weights & Biases; in files to be sent later, where it is not reached.
+
+    Its own run is never the script's: a script that calls wandb.init itself is not disturbed.
+    """
+
+    def __init__(self, folder: Path, exp_name: str | None):
+        found = sorted(folder.glob(WANDB_RUNS), key=lambda path: path.name.partition("run-")[2])
+        number = found[-1].name.rpartition("-")[2] if found else _new_id()
+        self.older = [_set_aside(path) for path in found if not path.name.startswith("run-")]
+        about = dict(dir=folder, id=number, name=folder.name, group=exp_name, reinit="create_new")
+        if "WANDB_PROJECT" not in os.environ:
+            about["project"] = "spinup"
+        self.run = _start_wandb(_wandb_mode(), about)
+        self.next_step = self.run.step  # of a run that goes on at the server, after its last row
+
+    def settings(self, config: dict):
+        self.run.config.update(config, allow_val_change=True)
+
+    def row(self, step: int, numbers: dict, when: float):
+        if step >= self.next_step:
+            self.run.log(numbers | dict(_timestamp=when), step=step, commit=True)
+
+    def caught_up(self):
+        """Throw away what was written before the run resumed, if the new file has it all."""
+        if self.run.offline:
+            for path in self.older:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def close(self):
+        self.run.finish()
+
+
+def _wandb_mode() -> str:
+    """What WANDB_MODE says; without a word, offline where there is no account."""
+    import wandb
+
+    asked = os.environ.get("WANDB_MODE")
+    known = wandb.api.api_key or os.environ.get("WANDB_IDENTITY_TOKEN_FILE")
+    if asked in ("online", "run", "shared") and not known:
+        raise UserError(
+            f"WANDB_MODE is {asked}, but Weights & Biases does not know you here: wandb login, "
+            "or WANDB_MODE=offline"
+        )
+    return asked or ("online" if known else "offline")
+
+
+def _set_aside(path):
+    """Another name for what is kept offline, lest a run begun in the same second writes into it."""
+    aside = path.with_name("former-" + path.name.partition("-")[2])
+    if path != aside:
+        shutil.rmtree(aside, ignore_errors=True)
+        path.rename(aside)
+    return aside
+
+
+def _new_id() -> str:
+    return f"spinup{secrets.token_hex(6)}"
+
+
+def _start_wandb(mode, about):
+    import wandb
+
+    options = dict(console="off", silent=True, symlink=False, disable_git=True, save_code=False)
+    settings = wandb.Settings(**options, init_timeout=PATIENCE)
+    resume = None if mode in ("offline", "dryrun", "disabled") else "allow"
+    before = set(about["dir"].glob(WANDB_RUNS))
+    try:
+        return wandb.init(**about, mode=mode, resume=resume, settings=settings)
+    except wandb.errors.Error as error:
+        if "WANDB_MODE" in os.environ:
+            raise UserError(
+                f"Weights & Biases could not be started ({error}). WANDB_MODE=offline does without."
+            )
+        print(f"Weights & Biases cannot be reached ({error}); the run is kept offline for it.")
+    for path in set(about["dir"].glob(WANDB_RUNS)) - before:
+        shutil.rmtree(path, ignore_errors=True)  # of the attempt, whose id is used up by it
+    return wandb.init(**about | dict(id=_new_id()), mode="offline", settings=settings)
+
+
+def open_diaries(folder: Path, exp_name: str | None, tensorboard: bool, wandb: bool) -> list:
+    """Begin those diaries that are wanted, in the run folder."""
+    opened = []
+    with randomness_kept():
+        if tensorboard:
+            opened.append(TensorBoard(folder))
+        if wandb:
+            opened.append(WandB(folder, exp_name))
+    return opened
+
+
+def tell(diaries: list, row: dict, count: int, began: float):
+    """Write a row to each.
+
+    row: a value for each column, which may be a text of the table
+    count: how many rows there are with this one, its place where no column says the steps
+    began: when the run would have begun, had it never been stopped
+    """
+    numbers = {key: x for key, value in row.items() if (x := _number(value)) is not None}
+    places = (numbers.get(key, math.nan) for key in ("TotalEnvInteracts", "Epoch"))
+    step = next((int(place) for place in places if math.isfinite(place)), count)
+    when = began + numbers["Time"] if "Time" in numbers else time.time()
+    each(diaries, "row", step, numbers, when)
+
+
+def each(diaries: list, method: str, *arguments):
+    """Call a method of every diary; one that fails is left out from here on, and the run goes on.
+
+    Nothing is lost by that: when the run resumes, the diary is made anew from the table.
+    """
+    with randomness_kept():
+        for diary in list(diaries):
+            try:
+                getattr(diary, method)(*arguments)
+            except Exception as error:  # whatever other people's code runs into
+                diaries.remove(diary)
+                print(f"{type(diary).__name__} gets no more rows of this run ({error!r}).")
+
+
+def _number(value):
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):  # a text, or a whole array
+        return None
