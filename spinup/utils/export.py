@@ -18,7 +18,7 @@ from torch import nn
 
 import spinup
 from spinup.parts.envs import within_space
-from spinup.parts.layers import Normalizer
+from spinup.parts.layers import Normalizer, second_derivatives
 from spinup.parts.models import space_from_json
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import read_json, write_whole
@@ -98,7 +98,8 @@ def to_onnx(network, about: dict | None = None) -> bytes:
 
     example = torch.as_tensor(random_observations(network, 2, np.random.default_rng(0)))
     try:
-        with _quiet(), torch.no_grad():
+        # Layers that can be differentiated twice are PyTorch's own, which the exporter knows.
+        with _quiet(), torch.no_grad(), second_derivatives():
             program = torch.onnx.export(
                 DeterministicPolicy(network).eval(), (example,), dynamo=True, verbose=False,
                 input_names=["obs"], output_names=["act"],
