@@ -128,6 +128,16 @@ def _matching_folders(logdir):
     return [folder for folder in found if folder.name != OLDER_RUNS]
 
 
+def matching_folders(all_logdirs, select=None, exclude=None) -> list[Path]:
+    """The folders that `get_all_datasets` reads."""
+    folders = [folder for logdir in _listed(all_logdirs) for folder in _matching_folders(logdir)]
+    folders = [f for f in dict.fromkeys(folders) if all(x in str(f) for x in _listed(select))]
+    folders = [f for f in folders if not any(x in str(f) for x in _listed(exclude))]
+    if not folders:
+        raise UserError("No folder is left to plot. Check the folders, --select and --exclude.")
+    return folders
+
+
 def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     """Read the runs of several folders, or of all folders whose names begin with a given one.
 
@@ -135,11 +145,7 @@ def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     select: texts that a folder's path must all contain
     exclude: texts of which it may contain none
     """
-    folders = [folder for logdir in _listed(all_logdirs) for folder in _matching_folders(logdir)]
-    folders = [f for f in dict.fromkeys(folders) if all(x in str(f) for x in _listed(select))]
-    folders = [f for f in folders if not any(x in str(f) for x in _listed(exclude))]
-    if not folders:
-        raise UserError("No folder is left to plot. Check the folders, --select and --exclude.")
+    folders = matching_folders(all_logdirs, select, exclude)
     names, titles = ", ".join(map(str, folders)), _listed(legend) or [None] * len(folders)
     if len(titles) != len(folders):
         raise UserError(
