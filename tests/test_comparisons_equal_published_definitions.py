@@ -72,7 +72,7 @@ def test_the_interval_is_scipys(name):
     expected = scipy.stats.bootstrap(
         tasks, lambda *x, axis: scipy.stats.trim_mean(np.concatenate(x, axis), 0.25, axis=axis),
         n_resamples=statistics.RESAMPLES, method="percentile",
-        rng=np.random.default_rng(statistics.SEED),
+        random_state=np.random.default_rng(statistics.SEED),
     )  # fmt: skip
     found = statistics.interval(tasks, statistics.iqm_over_tasks)
     assert found == tuple(expected.confidence_interval)

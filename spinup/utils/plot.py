@@ -60,7 +60,11 @@ def _read_run(folder: Path, title):
     import pandas as pd
 
     path, (config, damage) = folder / "progress.txt", read_settings(folder)
-    *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    try:
+        *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        _note(f"{path} cannot be read ({error.strerror}); it is left out.")
+        return None
     if cut:  # the run was killed while it wrote, and half a number is a wrong number
         damage.append(f"{path} ends in the middle of a line; that line is left out.")
     for sentence in damage:

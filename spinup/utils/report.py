@@ -27,11 +27,19 @@ LARGEST_FILM, LARGEST_FILMS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of all
 OUTPUT, LAST_LINES, LONGEST_LINE = "output.txt", 30, 400
 # What is no setting that tells experiments apart: a run's own, and what follows from others.
 NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces")
-ENDED_BADLY = re.compile(r"^(Traceback \(most recent|[\w.]*(Error|Exception|Interrupt)\b|spinup: )")
+TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
+LAST_WORDS = re.compile(r"spinup: |[\w.]*(Error|Exception|Interrupt)\b")
+
+
+def _brief(value: float):
+    """A number as JSON writes it in few letters: whole, or to six digits; None if it is none."""
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() else float(f"{value:.6g}")
 
 
 def _numbers(run, rows) -> dict[str, list]:
-    """The columns of a run that hold numbers, to six digits; None where there is none."""
+    """The columns of a run that hold numbers."""
     import pandas as pd
 
     columns = {}
@@ -40,7 +48,7 @@ def _numbers(run, rows) -> dict[str, list]:
     for name in names:
         values = pd.to_numeric(run[name].iloc[rows], errors="coerce").to_numpy(float)
         if np.isfinite(values).any():
-            columns[str(name)] = [float(f"{v:.6g}") if math.isfinite(v) else None for v in values]
+            columns[str(name)] = [_brief(value) for value in values.tolist()]
     return columns
 
 
@@ -118,51 +126,61 @@ def _last_lines(path: Path) -> list[str]:
 
 def _has_failed(folder: Path, lines) -> bool:
     """Whether a run failed: by what the grid that started it noted, or else by its last words."""
-    note = {}
+    note = None
     with contextlib.suppress(UserError):
         note = read_json(folder / "job.json").get("job")
     state = note.get("state") if isinstance(note, dict) else None
     if state in ("failed", "finished"):
         return state == "failed"
-    last = [line for line in lines if line.strip()][-1:]
-    return any(ENDED_BADLY.match(line) for line in last)
+    return any(map(TRACEBACK.match, lines)) or any(map(LAST_WORDS.match, lines[-1:]))
 
 
-def _failures(folders, name_of) -> list[dict]:
-    """The runs in these folders and below that failed, also those without a single epoch."""
+def _failures(folders, finished) -> dict[str, list[str]]:
+    """The last lines of the runs that failed, also of those without a single epoch, by folder.
+
+    finished: the folders of runs that have all their epochs; what they said is no failure
+    """
     failures = {}
     for folder in folders:
         for root, below, names in os.walk(folder):
             below[:] = sorted(name for name in below if name != OLDER_RUNS)
-            if {"job.json", OUTPUT} & set(names):
+            if {"job.json", OUTPUT} & set(names) and root not in finished:
                 lines = _last_lines(Path(root) / OUTPUT)
                 if _has_failed(Path(root), lines):
-                    run = name_of(root)
-                    failures[Path(root).resolve()] = dict(run=run, lines=lines)
-    return list(failures.values())
+                    failures[root] = lines
+    return failures
 
 
-def _listed(run, name, found, failed, args) -> dict:
+def _listed(run, found, args) -> dict:
     """A run's line in the list of all runs."""
     config, _ = plot.read_settings(run.attrs["folder"])
     done, epochs = len(run), config.get("epochs")
     epochs = epochs if isinstance(epochs, int) else None
     score, _ = compare.final_score(run, found.value, args.last, args.at) or (None, None)
     _, steps = compare.final_score(run, compare.STEPS) or (None, None)
-    state = (
-        "failed"
-        if failed
-        else ""
-        if epochs is None
-        else "finished"
-        if done >= epochs
-        else "unfinished"
-    )
     return dict(
-        run=name, experiment=run.attrs["name"], environment=run.attrs["env_id"],
-        seed=run.attrs["seed"], epochs=f"{done} of {epochs}" if epochs else f"{done}",
-        steps=steps, score=score, state=state,
+        experiment=run.attrs["name"], environment=run.attrs["env_id"], seed=run.attrs["seed"],
+        epochs=f"{done} of {epochs}" if epochs else f"{done}", steps=steps, score=score,
+        state="" if epochs is None else "finished" if done >= epochs else "unfinished",
     )  # fmt: skip
+
+
+def _curves(runs, doubts) -> list[dict]:
+    """The numbers of each run, of so many epochs that the page stays small."""
+    most = max(10, MOST_NUMBERS // sum(len(run.columns) for run in runs))
+    long = sum(len(run) > most for run in runs)
+    if long:
+        doubts.append(f"Curves of {long} long runs are drawn through {most} of their epochs.")
+    curves = []
+    for run in runs:
+        rows = np.linspace(0, len(run) - 1, min(most, len(run))).round().astype(int)
+        who = dict(experiment=run.attrs["name"], environment=run.attrs["env_id"])
+        curves.append(who | dict(columns=_numbers(run, rows)))
+    return curves
+
+
+def _counted(number, noun) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def collect(runs, folders, args) -> dict:
@@ -173,45 +191,32 @@ def collect(runs, folders, args) -> dict:
     args: the flags of `compare.add_judgement`
     """
     found = compare.judged(runs, args)
-    top = os.path.commonpath([Path(folder).resolve() for folder in folders])
-    below = {run.attrs["folder"]: Path(run.attrs["folder"]).resolve() for run in runs}
+    top = Path(os.path.commonpath([Path(folder).resolve() for folder in folders]))
 
     def name_of(folder):
-        return os.path.relpath(below.get(folder, Path(folder).resolve()), top)
+        name = os.path.relpath(Path(folder).resolve(), top)
+        return top.name if name == os.curdir else name
 
-    names = [name_of(run.attrs["folder"]).replace("./", "") for run in runs]
-    names = [Path(top).name if name == "." else name for name in names]
-    failures = _failures(folders, name_of)
-    failed, films = {failure["run"] for failure in failures}, []
-    for run, name in zip(runs, names):
-        room = LARGEST_FILMS - sum(len(film.get("src", "")) * 3 // 4 for film in films)
-        films += _films(Path(run.attrs["folder"]), name, room)
-    rows = max(10, MOST_NUMBERS // sum(len(run.columns) for run in runs))
+    listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
+    finished = {folder for folder, run in listed.items() if run["state"] == "finished"}
+    failures, films = _failures(folders, finished), []
+    for folder, run in listed.items():
+        run["run"] = name_of(folder)
+        run["state"] = "failed" if folder in failures else run["state"]
+        spent = sum(len(film.get("src", "")) * 3 // 4 for film in films)
+        films += _films(Path(folder), run["run"], LARGEST_FILMS - spent)
     doubts = [*found.warnings, *(d for run in runs for d in run.attrs["damage"])]
-    shown, fewer = [], 0
-    for run in runs:
-        keep = np.unique(np.linspace(0, len(run) - 1, min(rows, len(run))).round().astype(int))
-        fewer += len(keep) < len(run)
-        shown.append(
-            dict(
-                experiment=run.attrs["name"],
-                environment=run.attrs["env_id"],
-                columns=_numbers(run, keep),
-            )
-        )
-    if fewer:
-        doubts.append(f"Curves of {fewer} long runs are drawn through {rows} of their epochs.")
     experiments = list(dict.fromkeys(run.attrs["name"] for run in runs))
-    many = f"{len(runs)} run{'s' * (len(runs) > 1)} in {len(experiments)} experiment"
-    many += "s" * (len(experiments) > 1) + f", {len(failures)} failed" * bool(failures)
+    many = f"{_counted(len(runs), 'run')} in {_counted(len(experiments), 'experiment')}"
+    many += f", {len(failures)} failed" if failures else ""
     day = f"{time.localtime().tm_mday} {time.strftime('%B %Y')}"
     return dict(
         made=f"{many}. Made on {day} by spinup {spinup.__version__}.",
-        value=found.value, enough_seeds=compare.ENOUGH_SEEDS, experiments=experiments,
-        performance=plot.PERFORMANCE,
-        doubts=doubts, judged=compare.as_dict(found), runs=shown, settings=_settings(runs),
-        films=films, failures=failures,
-        listed=[_listed(*pair, found, pair[1] in failed, args) for pair in zip(runs, names)],
+        value=found.value, performance=plot.PERFORMANCE, enough_seeds=compare.ENOUGH_SEEDS,
+        experiments=experiments, runs=_curves(runs, doubts), doubts=doubts,
+        judged=compare.as_dict(found), settings=_settings(runs), films=films,
+        failures=[dict(run=name_of(root), lines=lines) for root, lines in failures.items()],
+        listed=list(listed.values()),
     )  # fmt: skip
 
 
