@@ -1,17 +1,22 @@
 """What `spinup compare` says equals the definitions that Agarwal et al. published with rliable."""
 
+import contextlib
 import csv
 import io
 import itertools
 import json
 import math
 import sys
+import tempfile
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rliable import metrics
 
 from spinup.utils import compare, plot, statistics
@@ -300,3 +305,45 @@ def test_two_forms_at_once_are_refused(data):
     with pytest.raises(SystemExit) as ended:
         compare.main([str(data), "--json", "--csv"])
     assert ended.value.code == 2
+
+
+NAMES = st.one_of(
+    st.sampled_from(["Epoch", "AverageEpRet", "TotalEnvInteracts", "Unit", "Performance", ""]),
+    st.text(max_size=4),
+)
+CELLS = st.one_of(st.floats().map(str), st.integers().map(str), st.text(max_size=4))
+TABLES = st.lists(NAMES, min_size=1, max_size=4).flatmap(
+    lambda names: st.lists(
+        st.lists(CELLS, min_size=len(names), max_size=len(names)), max_size=3
+    ).map(lambda rows: "".join("\t".join(row) + "\n" for row in [names, *rows]).encode())
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4)),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+CONFIGS = st.fixed_dictionaries(
+    {}, optional=dict(exp_name=VALUES, seed=VALUES, epochs=VALUES,
+                      environment=VALUES | st.fixed_dictionaries(dict(id=VALUES))),
+).map(lambda config: json.dumps(config).encode())  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.binary(max_size=60) | TABLES, st.binary(max_size=20) | CONFIGS, st.binary(max_size=30))
+def test_whatever_a_folder_holds_there_is_no_traceback(table, config, said):
+    from spinup.utils import report
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_run(Path(folder) / "good_s0", [1.0, 2.0], seed=0)
+        odd = Path(folder) / "odd_s0"
+        odd.mkdir()
+        for name, content in {
+            "progress.txt": table,
+            "config.json": config,
+            "output.txt": said,
+        }.items():
+            (odd / name).write_bytes(content)
+        for command, *flags in ((compare.main, "--json"), (compare.main,), (report.main,)):
+            with contextlib.suppress(UserError):  # what is damaged; the rest is shown
+                command([folder, *flags])
+        assert (Path(folder) / "report.html").stat().st_size > 20_000

@@ -182,6 +182,16 @@ def test_an_empty_table_is_skipped_and_said(tmp_path, capsys):
     assert said == [f"{table} holds no epoch yet; it is left out." for table in tables]
 
 
+def test_a_table_that_cannot_be_read_is_skipped_and_said(tmp_path, capsys):
+    write_run(tmp_path / "a_s0", [1.0])
+    (tmp_path / "b_s0").mkdir()
+    table = tmp_path / "b_s0" / "progress.txt"
+    table.symlink_to(tmp_path / "gone")
+    assert len(plot.get_all_datasets([tmp_path])) == 1
+    said = f"{table} cannot be read (No such file or directory); it is left out.\n"
+    assert capsys.readouterr().err == said
+
+
 # ---------------------------------------------------------------- choosing
 
 

@@ -116,8 +116,7 @@ def compare(runs, value="Performance", last=None, at=None, pool=False, scale=Non
     order = list(dict.fromkeys(result.environment for result in found.results))
     found.results.sort(key=lambda result: (order.index(result.environment), -result.iqm))
     for a, b in itertools.combinations(found.results, 2):
-        if pool or a.environment == b.environment:
-            found.improvements += _improvement(a, b)
+        found.improvements += _improvement(a, b)
     found.warnings += _doubts(found, experiments.values(), value, pool, scale)
     return found
 
