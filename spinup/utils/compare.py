@@ -64,7 +64,9 @@ class Comparison:
     warnings: list[str] = field(default_factory=list)
 
 
-def final_score(run, value: str, last: int | None = None, at: float | None = None):
+def final_score(
+    run, value: str, last: int | None = None, at: float | None = None
+) -> tuple[float, float] | None:
     """What a run ended with: its score, and after how many steps; None if it has no such number.
 
     last: mean over so many of the last epochs that have a number; by default a tenth of them
@@ -83,7 +85,10 @@ def final_score(run, value: str, last: int | None = None, at: float | None = Non
     return float(y.iloc[-(last or -(-len(y) // 10)) :].mean()), float(steps.iloc[-1])
 
 
-def compare(runs, value="Performance", last=None, at=None, pool=False, scale=None) -> Comparison:
+def compare(
+    runs, value: str = "Performance", last: int | None = None, at: float | None = None,
+    pool: bool = False, scale: dict | None = None,
+) -> Comparison:  # fmt: skip
     """Compare the experiments among `runs`, as `plot.get_all_datasets` gives them.
 
     value: the column that is judged; more of it is better
