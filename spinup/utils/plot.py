@@ -19,6 +19,8 @@ PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a r
 ESTIMATORS = dict(
     mean=np.mean, median=np.median, iqm=iqm, max=np.max, min=np.min
 )  # fmt: skip
+# How many of n runs, in order, each of these leaves out at either end before it takes the mean.
+CUT_OFF = dict(mean=lambda n: 0, median=lambda n: (n - 1) // 2, iqm=lambda n: n // 4)
 IN_WORDS = dict(iqm="interquartile mean")  # what the picture calls them, where not by their names
 BANDS = dict(ci="95 % bootstrap interval", std="± standard deviation", minmax="all runs", none="")
 RESAMPLES, BOOTSTRAP_SEED = 1000, 0
@@ -179,22 +181,31 @@ def _curve(run, xaxis, value, smooth):
     return pd.Series(smoothed(curve, smooth), curve.index) if len(curve) else curve
 
 
-def _edges(values, estimate, band):
+def _resampled(values, estimator):
+    """What the estimator says of each resample of the runs: a row for each, a column for each x.
+
+    All estimators here are means of what is left when some runs are cut off at both ends, so how
+    often each run is drawn gives its weight, and one product does all x at once.
+    """
+    n = len(values)
+    cut = CUT_OFF[estimator](n)
+    draws = np.random.default_rng(BOOTSTRAP_SEED).integers(n, size=(RESAMPLES, n))
+    drawn = np.stack([np.bincount(row, minlength=n) for row in draws])
+    ranks = drawn.cumsum(axis=1)
+    kept = np.minimum(ranks, n - cut) - np.maximum(ranks - drawn, cut)
+    return kept.clip(0) / (n - 2 * cut) @ (np.sort(values, axis=0) if cut else values)
+
+
+def _edges(values, estimator, band):
     """Both edges of the band; `values` has a row for each run and a column for each x."""
     if band == "none" or len(values) < 2:
         return np.nan, np.nan
     if band == "minmax":
         return values.min(0), values.max(0)
     if band == "std":
-        deviation = values.std(0, ddof=1)
-        return estimate(values, axis=0) - deviation, estimate(values, axis=0) + deviation
-    rng = np.random.default_rng(BOOTSTRAP_SEED)  # the same draws at every x: a smooth band
-    draws = rng.integers(len(values), size=(RESAMPLES, len(values)))
-    at_once = max(1, 10**6 // draws.size)  # what a cache holds, not what fills the memory
-    parts = [values[:, i : i + at_once] for i in range(0, values.shape[1], at_once)]
-    return np.hstack(
-        [np.percentile(estimate(p[draws], axis=1), [2.5, 97.5], axis=0) for p in parts]
-    )
+        middle, deviation = ESTIMATORS[estimator](values, axis=0), values.std(0, ddof=1)
+        return middle - deviation, middle + deviation
+    return np.percentile(_resampled(values, estimator), [2.5, 97.5], axis=0)
 
 
 def summarize(curves, estimator="mean", band="ci"):
@@ -203,7 +214,6 @@ def summarize(curves, estimator="mean", band="ci"):
     A run is interpolated between its own points and not continued beyond its ends;
     where one run is shorter, line and band are those of the others.
     """
-    estimate = ESTIMATORS[estimator]
     x = np.unique(np.concatenate([curve.index for curve in curves]))
     if len(x) > MOST_POINTS:  # seconds are never the same in two runs
         x = x[np.linspace(0, len(x) - 1, MOST_POINTS).round().astype(int)]
@@ -214,8 +224,8 @@ def summarize(curves, estimator="mean", band="ci"):
     line, low, high = np.full((3, len(x)), np.nan)
     for many in np.unique(number):
         here = number == many
-        line[here] = estimate(rows[:many, here], axis=0)
-        low[here], high[here] = _edges(rows[:many, here], estimate, band)
+        line[here] = ESTIMATORS[estimator](rows[:many, here], axis=0)
+        low[here], high[here] = _edges(rows[:many, here], estimator, band)
     return x, line, low, high, number.tolist()
 
 
@@ -236,7 +246,7 @@ def plot_data(
     estimator = getattr(estimator, "__name__", estimator)  # np.mean says the same as 'mean'
     check_known("estimator", estimator, ESTIMATORS)
     check_known("band", band, BANDS)
-    if band == "ci" and estimator in ("max", "min"):
+    if band == "ci" and estimator not in CUT_OFF:
         band = "none"  # resampling cannot tell how far beyond the best run another may lie
     if smooth < 1:
         raise UserError(f"smooth is a number of points, 1 or more, not {smooth}.")
