@@ -158,9 +158,9 @@ def test_a_last_line_that_was_cut_off_is_dropped(tmp_path, capsys, lost):
     table.write_text(table.read_text()[:-lost])  # the last line is '2 3.125 300' and its end
     (run,) = plot.get_datasets(tmp_path)
     assert list(run["Performance"]) == [1.0, 2.0]
-    assert (
-        capsys.readouterr().out == f"{table} ends in the middle of a line; that line is left out.\n"
-    )
+    said = capsys.readouterr()
+    assert said.err == f"{table} ends in the middle of a line; that line is left out.\n"
+    assert said.out == ""  # which may be piped on
 
 
 def test_a_torn_line_in_the_middle_is_dropped(tmp_path):
@@ -178,8 +178,18 @@ def test_an_empty_table_is_skipped_and_said(tmp_path, capsys):
     tables[1].write_text("\n\n\n")
     assert tables[2].read_text() == "Epoch\tAverageEpRet\tTotalEnvInteracts\n"
     assert len(plot.get_all_datasets([tmp_path])) == 1
-    said = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr().err.splitlines()
     assert said == [f"{table} holds no epoch yet; it is left out." for table in tables]
+
+
+def test_a_table_that_cannot_be_read_is_skipped_and_said(tmp_path, capsys):
+    write_run(tmp_path / "a_s0", [1.0])
+    (tmp_path / "b_s0").mkdir()
+    table = tmp_path / "b_s0" / "progress.txt"
+    table.symlink_to(tmp_path / "gone")
+    assert len(plot.get_all_datasets([tmp_path])) == 1
+    said = f"{table} cannot be read (No such file or directory); it is left out.\n"
+    assert capsys.readouterr().err == said
 
 
 # ---------------------------------------------------------------- choosing
@@ -277,7 +287,13 @@ def test_each_run_is_smoothed_by_itself_and_the_data_stay_as_they_are(tmp_path):
 
 @pytest.mark.parametrize(
     "estimator, expected",
-    [("mean", [3.0, 5.0]), ("median", [2.0, 5.0]), ("max", [6.0, 8.0]), (np.min, [1.0, 2.0])],
+    [
+        ("mean", [3.0, 5.0]),
+        ("median", [2.0, 5.0]),
+        ("iqm", [3.0, 5.0]),  # a quarter of three is no whole run
+        ("max", [6.0, 8.0]),
+        (np.min, [1.0, 2.0]),
+    ],
 )
 def test_the_line_is_the_estimate_over_runs(tmp_path, estimator, expected):
     write_seeds(tmp_path / "x", [1.0, 2.0], [2.0, 8.0], [6.0, 5.0])
@@ -285,6 +301,13 @@ def test_the_line_is_the_estimate_over_runs(tmp_path, estimator, expected):
     for data in (runs, pd.concat(runs)):  # the original took both
         (line,) = draw(data, estimator=estimator).lines
         assert line.get_xdata().tolist() == [100, 200] and line.get_ydata().tolist() == expected
+
+
+def test_the_interquartile_mean_leaves_a_quarter_out_at_each_end(tmp_path):
+    write_seeds(tmp_path / "x", [90.0, 1.0], [2.0, 2.0], [3.0, 6.0], [-50.0, 900.0], [7.0, -8.0])
+    ax = draw(plot.get_datasets(tmp_path), estimator="iqm")
+    assert ax.lines[0].get_ydata().tolist() == [4.0, 3.0]
+    assert caption(ax) == "line: interquartile mean of 5 runs; band: 95 % bootstrap interval"
 
 
 def slow_interval(values, middle):
@@ -301,23 +324,55 @@ def slow_interval(values, middle):
     return quantile(0.025), quantile(0.975)
 
 
-@pytest.mark.parametrize("estimator", ["mean", "median"])
+MIDDLES = dict(
+    mean=lambda v: sum(v) / len(v),
+    median=lambda v: sorted(v)[len(v) // 2],
+    iqm=lambda v: sum(sorted(v)[1:-1]) / (len(v) - 2),  # of five runs
+)
+
+
+@pytest.mark.parametrize("estimator", MIDDLES)
 def test_the_band_is_the_bootstrap_interval(tmp_path, estimator):
     seeds = np.random.default_rng(1).normal(size=(5, 3)) * [1.0, 5.0, 0.1]
     write_seeds(tmp_path / "x", *seeds)
     ax = draw(plot.get_datasets(tmp_path), estimator=estimator)
     line = dict(ax.lines[0].get_xydata())
-    middle = {"mean": lambda v: sum(v) / len(v), "median": lambda v: sorted(v)[len(v) // 2]}
     for epoch, (x, (low, high)) in enumerate(sorted(edges(ax).items())):
         assert x == 100 * (epoch + 1) and low <= line[x] <= high
-        expected = slow_interval(list(seeds[:, epoch]), middle[estimator])
+        values = list(seeds[:, epoch])
+        values = values if estimator == "mean" else sorted(values)  # which rank is drawn, not run
+        expected = slow_interval(values, MIDDLES[estimator])
         np.testing.assert_allclose((low, high), expected, rtol=1e-9)
-    assert caption(ax) == f"line: {estimator} of 5 runs; band: 95 % bootstrap interval"
+    words = estimator.replace("iqm", "interquartile mean")
+    assert caption(ax) == f"line: {words} of 5 runs; band: 95 % bootstrap interval"
+
+
+@pytest.mark.parametrize("band", ["ci", "std", "minmax"])
+@pytest.mark.parametrize("estimator", MIDDLES)
+def test_all_x_at_once_equal_one_x_after_another(estimator, band):
+    rng = np.random.default_rng(2)
+    lengths = (700, 450, 700, 30, 700)  # several runs at some x, fewer at others
+    runs = [pd.Series(rng.normal(size=n), np.arange(n) * 10.0) for n in lengths]
+    x, line, low, high, number = plot.summarize(runs, estimator, band)
+    assert x.tolist() == runs[0].index.tolist()
+    assert number == [5] * 30 + [4] * 420 + [3] * 250
+    for i in (0, 29, 30, 449, 450, 699):
+        here = [run[run.index == x[i]] for run in runs if x[i] in run.index]
+        alone = plot.summarize(here, estimator, band)
+        np.testing.assert_allclose([line[i], low[i], high[i]], np.ravel(alone[1:4]), rtol=1e-9)
+
+
+def test_a_line_has_no_more_points_than_a_picture_shows():
+    times = np.cumsum(np.random.default_rng(0).uniform(1, 2, size=(10, 1000)), axis=1)
+    runs = [pd.Series(t * 2, t) for t in times]  # no second is the same in two runs
+    x, line, *_ = plot.summarize(runs, band="none")
+    assert len(x) == plot.MOST_POINTS and (x[0], x[-1]) == (times.min(), times.max())
+    np.testing.assert_allclose(line, 2 * x)
 
 
 def test_the_bootstrap_interval_is_as_wide_as_theory_says():
     values = np.random.default_rng(0).normal(size=400)
-    low, high = plot._edges(values, np.mean, "ci")
+    (low,), (high,) = plot._edges(values[:, None], "mean", "ci")
     assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
 
 
@@ -564,7 +619,7 @@ def test_a_folder_without_runs_is_named(tmp_path, capsys):
     write_run(tmp_path / "none" / "x", [])
     with pytest.raises(UserError, match=message):
         plot.main([str(tmp_path / "none")])
-    assert "holds no epoch yet" in capsys.readouterr().out
+    assert "holds no epoch yet" in capsys.readouterr().err
 
 
 def test_an_unknown_column_is_answered_with_the_nearest(run):
@@ -596,7 +651,10 @@ def test_a_column_without_numbers_is_named(run):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        (dict(estimator="men"), "There is no estimator 'men'. Did you mean 'mean'.* median, max"),
+        (
+            dict(estimator="men"),
+            "There is no estimator 'men'. Did you mean 'mean'.* median, iqm, max",
+        ),
         (dict(band="sd"), "There is no band 'sd'. Did you mean 'std'.* ci, std, minmax, none"),
         (dict(smooth=0), "smooth is a number of points, 1 or more, not 0"),
         (dict(output="curve.jpeg"), "curve.jpeg should end in .png, .svg or .pdf"),
@@ -609,3 +667,37 @@ def test_settings_that_make_no_sense(run, settings, message):
     with pytest.raises(UserError, match=message):
         plot.make_plots([run], **settings)
     assert not (run / "plot.png").exists()
+
+
+@pytest.mark.parametrize("command", ["plot", "compare", "report"])
+@pytest.mark.parametrize("harm", ["cut line", "no JSON", "empty table", "no folder"])
+def test_damage_ends_in_a_sentence_and_exit_code_2(run, tmp_path, command, harm, capsys):
+    from spinup.run import main
+
+    damaged, folder = run / "ppo_s1", run
+    table = damaged / "progress.txt"
+    if harm == "cut line":
+        table.write_text(table.read_text()[:-1])
+        sentence = f"{table} ends in the middle of a line; that line is left out."
+    elif harm == "no JSON":
+        (damaged / "config.json").write_text('{"seed": ')
+        sentence = f"{damaged / 'config.json'} cannot be read as JSON ("
+    elif harm == "empty table":
+        folder = damaged
+        table.write_text("")
+        sentence = f"No progress.txt with an epoch in it was found in {damaged}."
+    else:
+        folder = tmp_path / "nowhere"
+        sentence = f"There is no folder {folder}, and none whose name begins like that."
+    output = tmp_path / dict(plot="out.svg", report="out.html", compare="unused")[command]
+    flags = [] if command == "compare" else ["-o", str(output)]
+    with pytest.raises(SystemExit) as ended:
+        main([command, str(folder), *flags])
+    said = capsys.readouterr()
+    assert ended.value.code == 2
+    assert sentence in said.err.splitlines()[-1] and "Traceback" not in said.err
+    if harm in ("cut line", "no JSON"):  # all that is whole is used nevertheless
+        assert said.err.endswith("All that is whole was used.\n")
+        assert output.exists() or "ppo" in said.out
+    else:
+        assert not output.exists() and said.out == ""

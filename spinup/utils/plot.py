@@ -12,12 +12,19 @@ import numpy as np
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.logx import OLDER_RUNS
 from spinup.utils.serialization_utils import read_json
+from spinup.utils.statistics import iqm
 from spinup.utils.test_policy import has_screen
 
 PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a run has
-ESTIMATORS = ("mean", "median", "max", "min")
+ESTIMATORS = dict(
+    mean=np.mean, median=np.median, iqm=iqm, max=np.max, min=np.min
+)  # fmt: skip
+# How many of n runs, in order, each of these leaves out at either end before it takes the mean.
+CUT_OFF = dict(mean=lambda n: 0, median=lambda n: (n - 1) // 2, iqm=lambda n: n // 4)
+IN_WORDS = dict(iqm="interquartile mean")  # what the picture calls them, where not by their names
 BANDS = dict(ci="95 % bootstrap interval", std="± standard deviation", minmax="all runs", none="")
 RESAMPLES, BOOTSTRAP_SEED = 1000, 0
+MOST_POINTS = 2000  # of a line; the widest picture has fewer pixels
 # Apart for colour-blind eyes too; when they run out they come again with other dashes.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
 DASHES = ("-", "--", ":", "-.")
@@ -28,34 +35,62 @@ def _listed(given) -> list:
     return [] if given is None else [given] if isinstance(given, (str, Path)) else list(given)
 
 
-def _check(what, word, known):
+def check_known(what: str, word, known):
+    """Refuse a word that is not known, and name the nearest that are."""
     if word not in known:
         near = did_you_mean(str(word), known, count=3)
         raise UserError(f"There is no {what} {word!r}.{near} Known are: {', '.join(known)}.")
+
+
+def _note(text: str) -> str:
+    print(text, file=sys.stderr)
+    return text
+
+
+def read_settings(folder: Path) -> tuple[dict, list[str]]:
+    """What config.json holds, {} without one; and a sentence where it cannot be read."""
+    if not (Path(folder) / "config.json").exists():
+        return {}, []
+    try:
+        return read_json(Path(folder) / "config.json"), []
+    except UserError as error:
+        return {}, [f"{error} The run is used without its settings."]
 
 
 def _read_run(folder: Path, title):
     """The whole rows of a run's table, with the name of its experiment; None without rows."""
     import pandas as pd
 
-    path = folder / "progress.txt"
-    *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    path, (config, damage) = folder / "progress.txt", read_settings(folder)
+    try:
+        *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        _note(f"{path} cannot be read ({error.strerror}); it is left out.")
+        return None
     if cut:  # the run was killed while it wrote, and half a number is a wrong number
-        print(f"{path} ends in the middle of a line; that line is left out.")
+        damage.append(f"{path} ends in the middle of a line; that line is left out.")
+    for sentence in damage:
+        _note(sentence)
     lines = [line for line in lines if line and line.count("\t") == lines[0].count("\t")]
     if len(lines) < 2:
-        print(f"{path} holds no epoch yet; it is left out.")
+        _note(f"{path} holds no epoch yet; it is left out.")
         return None
     data = pd.read_csv(io.StringIO("\n".join(lines)), sep="\t", quoting=3)
-    try:
-        config = read_json(folder / "config.json")
-    except UserError:  # a plot can do without settings
-        config = {}
-    environment = config.get("environment")
-    data.attrs["env_id"] = environment.get("id") if isinstance(environment, dict) else None
+    environment, seed = config.get("environment"), config.get("seed")
+    env_id = environment.get("id") if isinstance(environment, dict) else None
+    data.attrs["env_id"] = env_id if isinstance(env_id, str) else None
     name_without_seed = re.sub(r"_s\d+$", "", folder.resolve().name)
     data.attrs["name"] = str(title or config.get("exp_name") or name_without_seed or "exp")
+    data.attrs |= dict(folder=str(folder), seed=seed if isinstance(seed, int) else None)
+    data.attrs["damage"] = damage
     return data
+
+
+def refuse_damage(runs):
+    """End with a sentence and exit code 2 where files were damaged; all else is done by then."""
+    damage = [sentence for run in runs for sentence in run.attrs["damage"]]
+    if damage:
+        raise UserError(f"{' '.join(damage)} All that is whole was used.")
 
 
 def _read_runs(folders, titles):
@@ -99,6 +134,16 @@ def _matching_folders(logdir):
     return [folder for folder in found if folder.name != OLDER_RUNS]
 
 
+def matching_folders(all_logdirs, select=None, exclude=None) -> list[Path]:
+    """The folders that `get_all_datasets` reads."""
+    folders = [folder for logdir in _listed(all_logdirs) for folder in _matching_folders(logdir)]
+    folders = [f for f in dict.fromkeys(folders) if all(x in str(f) for x in _listed(select))]
+    folders = [f for f in folders if not any(x in str(f) for x in _listed(exclude))]
+    if not folders:
+        raise UserError("No folder is left to plot. Check the folders, --select and --exclude.")
+    return folders
+
+
 def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     """Read the runs of several folders, or of all folders whose names begin with a given one.
 
@@ -106,11 +151,7 @@ def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     select: texts that a folder's path must all contain
     exclude: texts of which it may contain none
     """
-    folders = [folder for logdir in _listed(all_logdirs) for folder in _matching_folders(logdir)]
-    folders = [f for f in dict.fromkeys(folders) if all(x in str(f) for x in _listed(select))]
-    folders = [f for f in folders if not any(x in str(f) for x in _listed(exclude))]
-    if not folders:
-        raise UserError("No folder is left to plot. Check the folders, --select and --exclude.")
+    folders = matching_folders(all_logdirs, select, exclude)
     names, titles = ", ".join(map(str, folders)), _listed(legend) or [None] * len(folders)
     if len(titles) != len(folders):
         raise UserError(
@@ -140,17 +181,31 @@ def _curve(run, xaxis, value, smooth):
     return pd.Series(smoothed(curve, smooth), curve.index) if len(curve) else curve
 
 
-def _edges(values, estimate, band):
-    """The lower and upper edge of the band, from the values of all runs at one x."""
+def _resampled(values, estimator):
+    """What the estimator says of each resample of the runs: a row for each, a column for each x.
+
+    All estimators here are means of what is left when some runs are cut off at both ends, so how
+    often each run is drawn gives its weight, and one product does all x at once.
+    """
+    n = len(values)
+    cut = CUT_OFF[estimator](n)
+    draws = np.random.default_rng(BOOTSTRAP_SEED).integers(n, size=(RESAMPLES, n))
+    drawn = np.stack([np.bincount(row, minlength=n) for row in draws])
+    ranks = drawn.cumsum(axis=1)
+    kept = np.minimum(ranks, n - cut) - np.maximum(ranks - drawn, cut)
+    return kept.clip(0) / (n - 2 * cut) @ (np.sort(values, axis=0) if cut else values)
+
+
+def _edges(values, estimator, band):
+    """Both edges of the band; `values` has a row for each run and a column for each x."""
     if band == "none" or len(values) < 2:
         return np.nan, np.nan
     if band == "minmax":
-        return values.min(), values.max()
+        return values.min(0), values.max(0)
     if band == "std":
-        return estimate(values) + values.std(ddof=1) * np.array([-1, 1])
-    rng = np.random.default_rng(BOOTSTRAP_SEED)  # the same draws at every x: a smooth band
-    resampled = values[rng.integers(len(values), size=(RESAMPLES, len(values)))]
-    return np.percentile(estimate(resampled, axis=1), [2.5, 97.5])
+        middle, deviation = ESTIMATORS[estimator](values, axis=0), values.std(0, ddof=1)
+        return middle - deviation, middle + deviation
+    return np.percentile(_resampled(values, estimator), [2.5, 97.5], axis=0)
 
 
 def summarize(curves, estimator="mean", band="ci"):
@@ -159,12 +214,19 @@ def summarize(curves, estimator="mean", band="ci"):
     A run is interpolated between its own points and not continued beyond its ends;
     where one run is shorter, line and band are those of the others.
     """
-    estimate = getattr(np, estimator)
     x = np.unique(np.concatenate([curve.index for curve in curves]))
-    rows = [np.interp(x, curve.index, curve, left=np.nan, right=np.nan) for curve in curves]
-    columns = [column[np.isfinite(column)] for column in np.transpose(rows)]
-    low, high = np.transpose([_edges(column, estimate, band) for column in columns])
-    return x, np.array([estimate(c) for c in columns]), low, high, [len(c) for c in columns]
+    if len(x) > MOST_POINTS:  # seconds are never the same in two runs
+        x = x[np.linspace(0, len(x) - 1, MOST_POINTS).round().astype(int)]
+    rows = np.array([np.interp(x, c.index, c, left=np.nan, right=np.nan) for c in curves])
+    absent = np.isnan(rows)
+    rows = np.take_along_axis(rows, absent.argsort(axis=0, kind="stable"), axis=0)
+    number = len(rows) - absent.sum(axis=0)
+    line, low, high = np.full((3, len(x)), np.nan)
+    for many in np.unique(number):
+        here = number == many
+        line[here] = ESTIMATORS[estimator](rows[:many, here], axis=0)
+        low[here], high[here] = _edges(rows[:many, here], estimator, band)
+    return x, line, low, high, number.tolist()
 
 
 def plot_data(
@@ -177,20 +239,20 @@ def plot_data(
     condition: the column that tells lines apart; Condition2 draws each run by itself
     smooth: how many points of a run the moving average takes in
     ax: where to draw; by default the present axes of pyplot
-    estimator: mean, median, max or min of the runs
-    band: ci (95 % bootstrap interval of the mean or median), std, minmax or none
+    estimator: mean, iqm (interquartile mean), median, max or min of the runs
+    band: ci (95 % bootstrap interval of what the line is), std, minmax or none
     kwargs: whatever else matplotlib's `plot` takes
     """
     estimator = getattr(estimator, "__name__", estimator)  # np.mean says the same as 'mean'
-    _check("estimator", estimator, ESTIMATORS)
-    _check("band", band, BANDS)
-    if band == "ci" and estimator in ("max", "min"):
+    check_known("estimator", estimator, ESTIMATORS)
+    check_known("band", band, BANDS)
+    if band == "ci" and estimator not in CUT_OFF:
         band = "none"  # resampling cannot tell how far beyond the best run another may lie
     if smooth < 1:
         raise UserError(f"smooth is a number of points, 1 or more, not {smooth}.")
     frames = data if isinstance(data, list) else [data]
     for column in (xaxis, value, condition):
-        _check("column", column, list(dict.fromkeys(c for frame in frames for c in frame)))
+        check_known("column", column, list(dict.fromkeys(c for frame in frames for c in frame)))
     curves = {name: [] for frame in frames for name in frame[condition].unique()}
     for frame in frames:
         if xaxis in frame and value in frame:
@@ -215,7 +277,11 @@ def plot_data(
         numbers += number
     fewest, most = min(numbers), max(numbers)
     many = f"{most}" if fewest == most else f"{fewest} to {most}"
-    meaning = f"line: {estimator} of {many} runs" if most > 1 else "each line: one run"
+    meaning = (
+        f"line: {IN_WORDS.get(estimator, estimator)} of {many} runs"
+        if most > 1
+        else "each line: one run"
+    )
     meaning += f"; band: {BANDS[band]}" if most > 1 and band != "none" else ""
     meaning += f"; smoothed over {smooth} points" if smooth > 1 else ""
     kinds = dict.fromkeys(k for f in frames for k in [p for p in PERFORMANCE if p in f][:1])
@@ -262,6 +328,8 @@ def make_plots(
     smooth, estimator, band: as for `plot_data`
     output: a file ending in .png, .svg or .pdf; without one, and without a screen,
         plot.png in the first folder, or here if that is only the beginning of a name
+
+    Gives the runs it has drawn.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -289,7 +357,7 @@ def make_plots(
             figure.suptitle(env_ids.pop())
         if show:
             plt.show()
-            return
+            return data
         first = Path(_listed(all_logdirs)[0])
         path = Path(output or (first if first.is_dir() else Path()) / "plot.png")
         try:
@@ -297,25 +365,38 @@ def make_plots(
         except OSError as error:
             raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
     print(f"Wrote {path}")
+    return data
+
+
+def add_folders(parser: argparse.ArgumentParser):
+    """Add the flags that say which runs to read, in the words of `get_all_datasets`."""
+    add, several = parser.add_argument, dict(nargs="*")
+    add("all_logdirs", metavar="logdir", nargs="+", help="folders, or how their names begin")
+    add("-l", "--legend", **several, help="a title for each folder")
+    add("--select", **several, help="only folders whose paths contain all of these")
+    add("--exclude", **several, help="only folders whose paths contain none of these")
 
 
 def main(argv=None):
     """Draw what the command line asks for."""
     parser = argparse.ArgumentParser("spinup plot", description="Draw learning curves.")
     add, several = parser.add_argument, dict(nargs="*")
-    add("all_logdirs", metavar="logdir", nargs="+", help="folders, or how their names begin")
-    add("-l", "--legend", **several, help="a title for each folder")
+    add_folders(parser)
     add("-x", "--xaxis", default="TotalEnvInteracts", help="column of progress.txt (%(default)s)")
     add("-y", "--value", dest="values", **several, help="columns of progress.txt, a panel for each "
         f"(Performance: {', or else '.join(PERFORMANCE)})")  # fmt: skip
     add("--count", action="store_true", help="draw each run by itself")
     add("-s", "--smooth", type=int, default=1, help="average over so many points (%(default)s)")
-    add("--select", **several, help="only folders whose paths contain all of these")
-    add("--exclude", **several, help="only folders whose paths contain none of these")
-    add("--est", dest="estimator", default="mean", choices=ESTIMATORS, help="line (%(default)s)")
+    add(
+        "--est",
+        dest="estimator",
+        default="mean",
+        choices=list(ESTIMATORS),
+        help="line (%(default)s)",
+    )
     add("--band", default="ci", choices=list(BANDS), help="around it (%(default)s)")
     add("-o", "--output", metavar="FILE", help="write a .png, .svg or .pdf instead of showing it")
-    make_plots(**vars(parser.parse_args(argv)))
+    refuse_damage(make_plots(**vars(parser.parse_args(argv))) or [])
 
 
 if __name__ == "__main__":

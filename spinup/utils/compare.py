@@ -1,0 +1,378 @@
+"""Final performance of experiments side by side, with how sure one can be of it."""
+
+import argparse
+import csv
+import itertools
+import json
+import math
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spinup.utils import plot
+from spinup.utils.errors import UserError
+from spinup.utils.statistics import (
+    improvement_over_tasks,
+    interval,
+    iqm_over_tasks,
+    mean_over_tasks,
+)
+
+ENOUGH_SEEDS = 5
+STEPS = "TotalEnvInteracts"
+CSV_COLUMNS = (
+    "environment", "experiment", "seeds", "steps", "steps_fewest", "mean", "iqm", "iqm_low",
+    "iqm_high",
+)  # fmt: skip
+
+
+@dataclass
+class Result:
+    """How one experiment ended: the scores of its seeds on each task, and what they amount to."""
+
+    environment: str | None
+    experiment: str
+    scores: dict[str | None, np.ndarray]
+    steps: list[int]  # after which its seeds ended, each number once
+    seeds: int = 0
+    mean: float = math.nan
+    iqm: float = math.nan
+    iqm_interval: tuple[float, float] | None = None
+
+
+@dataclass
+class Improvement:
+    """How probable it is that a seed of one experiment scores higher than one of another."""
+
+    environment: str | None
+    experiment: str
+    over: str
+    probability: float
+    interval: tuple[float, float] | None
+
+
+@dataclass
+class Comparison:
+    """All results on each environment, best first, and each pair of them."""
+
+    value: str
+    final: str
+    results: list[Result] = field(default_factory=list)
+    improvements: list[Improvement] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def final_score(
+    run, value: str, last: int | None = None, at: float | None = None
+) -> tuple[float, float] | None:
+    """What a run ended with: its score, and after how many steps; None if it has no such number.
+
+    last: mean over so many of the last epochs that have a number; by default a tenth of them
+    at: leave out what came after so many steps
+    """
+    import pandas as pd
+
+    if value not in run:
+        return None
+    y = pd.to_numeric(run[value], errors="coerce")
+    steps = pd.to_numeric(run[STEPS], errors="coerce") if STEPS in run else y * math.nan
+    within = np.isfinite(y) if at is None else np.isfinite(y) & (steps <= at)
+    y, steps = y[within], steps[within]
+    if not len(y):
+        return None
+    return float(y.iloc[-(last or -(-len(y) // 10)) :].mean()), float(steps.iloc[-1])
+
+
+def compare(
+    runs, value: str = "Performance", last: int | None = None, at: float | None = None,
+    pool: bool = False, scale: dict | None = None,
+) -> Comparison:  # fmt: skip
+    """Compare the experiments among `runs`, as `plot.get_all_datasets` gives them.
+
+    value: the column that is judged; more of it is better
+    last, at: as for `final_score`
+    pool: take an experiment's scores on all environments together
+    scale: for an environment, the scores that become 0 and 1
+    """
+    plot.check_known("column", value, list(dict.fromkeys(c for run in runs for c in run)))
+    if last is not None and last < 1:
+        raise UserError(f"last is a number of epochs, 1 or more, not {last}.")
+    tail = {None: "the last tenth of its epochs", 1: "its last epoch"}
+    epochs = tail.get(last, f"its last {last} epochs")
+    budget = "" if at is None else f" up to step {at:g}"
+    found = Comparison(value, f"a seed's score is its mean over {epochs}{budget}")
+    runs = _scored(runs, value, last, at, found.warnings)
+    scale = {env: (float(low), float(high)) for env, (low, high) in (scale or {}).items()}
+    for env, (low, high) in scale.items():
+        plot.check_known("environment", env, list({str(run.attrs["env_id"]) for run, *_ in runs}))
+        if not (math.isfinite(low) and math.isfinite(high) and low != high):
+            raise UserError(
+                f"The scale of {env} wants two different numbers, not {low} and {high}."
+            )
+    experiments = {}
+    for run, score, steps in runs:
+        name, env = run.attrs["name"], run.attrs["env_id"]
+        low, high = scale.get(env, (0.0, 1.0))
+        key = name if pool else (name, env)
+        experiments.setdefault(key, []).append((run, (score - low) / (high - low), steps))
+    found.results = [_result(members, pool) for members in experiments.values()]
+    order = list(dict.fromkeys(result.environment for result in found.results))
+    found.results.sort(key=lambda result: (order.index(result.environment), -result.iqm))
+    for a, b in itertools.combinations(found.results, 2):
+        found.improvements += _improvement(a, b)
+    found.warnings += _doubts(found, experiments.values(), value, pool, scale)
+    return found
+
+
+def _scored(runs, value, last, at, warnings):
+    """The runs that have a score, with it; what is left out is said."""
+    scored = [(run, final_score(run, value, last, at)) for run in runs]
+    without = [run.attrs["folder"] for run, score in scored if score is None]
+    if without:
+        warnings.append(f"Left out, for there is no number to judge: {', '.join(without)}.")
+    if len(without) == len(scored):
+        raise UserError(f"No run has a number under {value!r} to compare.")
+    return [(run, *score) for run, score in scored if score is not None]
+
+
+def _result(members, pool) -> Result:
+    by_task = {}
+    for run, score, _ in members:
+        by_task.setdefault(run.attrs["env_id"], []).append(score)
+    scores = {task: np.array(found) for task, found in by_task.items()}
+    tasks = list(scores.values())
+    pooled = pool and len(tasks) > 1
+    return Result(
+        environment=f"{len(tasks)} environments" if pooled else next(iter(scores)),
+        experiment=members[0][0].attrs["name"],
+        scores=scores,
+        steps=sorted({int(steps) for *_, steps in members if math.isfinite(steps)}),
+        seeds=min(map(len, tasks)),
+        mean=float(mean_over_tasks(*tasks)),
+        iqm=float(iqm_over_tasks(*tasks)),
+        iqm_interval=interval(tasks, iqm_over_tasks),
+    )
+
+
+def _improvement(a: Result, b: Result):
+    """One experiment over the other, on the tasks that both know; nothing where there is none."""
+    both = [task for task in a.scores if task in b.scores]
+    if not both:
+        return []
+    tasks = [result.scores[task] for result in (a, b) for task in both]
+    bounds = interval(tasks, improvement_over_tasks)
+    probability = float(improvement_over_tasks(*tasks))
+    return [Improvement(a.environment, a.experiment, b.experiment, probability, bounds)]
+
+
+def _judged_by(runs) -> dict[str, dict]:
+    """What stands for Performance, and the names of the experiments of which it does."""
+    kinds = {}
+    for run in runs:
+        kind = next((column for column in plot.PERFORMANCE if column in run), None)
+        kinds.setdefault(kind, {})[run.attrs["name"]] = None
+    return kinds
+
+
+def _doubts(found, experiments, value, pool, scale):
+    """What a reader should know before believing the numbers."""
+    few = [f"{r.experiment} ({r.seeds})" for r in found.results if r.seeds < ENOUGH_SEEDS]
+    if few:
+        yield (
+            f"Fewer than {ENOUGH_SEEDS} seeds: {', '.join(few)}. An interval from so few says "
+            "little; train more before you believe it."
+        )
+    for members in experiments:
+        seeds = Counter((run.attrs["env_id"], run.attrs["seed"]) for run, *_ in members)
+        twice = [str(s) for (_, s), n in seeds.items() if n > 1 and s is not None]
+        if twice:
+            yield (
+                f"{members[0][0].attrs['name']} has seed {', '.join(twice)} more than once; equal "
+                "seeds give equal runs, so its interval is narrower than it should be."
+            )
+    for env in dict.fromkeys(result.environment for result in found.results):
+        on = f" on {env}" if env else ""
+        here = [result for result in found.results if result.environment == env]
+        ends = sorted({steps for result in here for steps in result.steps})
+        if len(ends) > 1:
+            yield (
+                f"The runs{on} ended after different numbers of steps, {ends[0]} to {ends[-1]}; "
+                f"--at {ends[0]} compares them after equally many."
+            )
+        names = {result.experiment for result in here}
+        kinds = _judged_by(
+            run
+            for run, *_ in itertools.chain(*experiments)
+            if run.attrs["name"] in names and run.attrs["env_id"] in here[0].scores
+        )
+        if value == "Performance" and len(kinds) > 1:
+            told = " but ".join(f"{', '.join(names)} by {kind}" for kind, names in kinds.items())
+            yield f"The experiments{on} are not judged by the same column: {told}."
+    tasks = list(dict.fromkeys(task for result in found.results for task in result.scores))
+    if pool and any(len(result.scores) < len(tasks) for result in found.results):
+        yield "Not all experiments know the same environments; pairs are compared on those of both."
+    unscaled = ", ".join(str(task) for task in tasks if task not in scale)
+    if pool and len(tasks) > 1 and unscaled:
+        yield (
+            "Scores of several environments are taken together as they are, which means little "
+            f"unless they are of like size; give a --scale for {unscaled}."
+        )
+
+
+# ---------------------------------------------------------------- showing
+
+
+def as_dict(found: Comparison) -> dict:
+    """A comparison as plain numbers and texts, for JSON."""
+    experiments = []
+    for r in found.results:
+        scores = {str(task): scores.tolist() for task, scores in r.scores.items()}
+        fewest, most = (r.steps[0], r.steps[-1]) if r.steps else (None, None)
+        experiments.append(vars(r) | dict(scores=scores, steps=most, steps_fewest=fewest))
+    return dict(
+        value=found.value, final=found.final, experiments=experiments,
+        improvement=[vars(i) for i in found.improvements], warnings=found.warnings,
+    )  # fmt: skip
+
+
+def printable(text) -> str:
+    """A text from a run's folder without what would steer a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+
+
+def _number(value, largest) -> str:
+    """As many decimals as numbers of this size are worth."""
+    if not math.isfinite(value):
+        return "–"
+    decimals = 1 if largest >= 100 else 2 if largest >= 10 else 3
+    return f"{value:.{decimals}f}" if largest >= 0.1 else f"{value:.3g}"
+
+
+def _range(bounds, largest):
+    if bounds is None:
+        return "–"
+    return f"[{_number(bounds[0], largest)}, {_number(bounds[1], largest)}]"
+
+
+def _steps(steps):
+    return " to ".join(str(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])) or "–"
+
+
+def _aligned(header, rows):
+    """Lines of a table for a terminal: the first column to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows)]
+    for row in (header, *rows):
+        first, *others = (
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths))
+        )
+        yield "  " + "  ".join([first, *others]).rstrip()
+
+
+def _markdown(header, rows):
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    for row in (header, rule, *rows):
+        yield (
+            "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in row) + " |"
+        )
+
+
+def as_text(found: Comparison, markdown: bool = False) -> str:
+    """A comparison as tables for a terminal, or for Markdown."""
+    table, strong = (_markdown, "**") if markdown else (_aligned, "")
+    lines = []
+    for env in dict.fromkeys(result.environment for result in found.results):
+        results = [result for result in found.results if result.environment == env]
+        title = f"{printable(env or 'environment unknown')}: {printable(found.value)}"
+        lines += [f"{strong}{title}{strong}" + ("" if markdown else f" ({found.final})"), ""]
+        ends = [abs(v) for r in results for v in (r.mean, r.iqm, *(r.iqm_interval or ()))]
+        largest = max(ends)
+        header = ["experiment", "seeds", "steps", "mean", "IQM", "95 % interval"]
+        rows = [
+            [printable(r.experiment), str(r.seeds), _steps(r.steps), _number(r.mean, largest),
+             _number(r.iqm, largest), _range(r.iqm_interval, largest)]
+            for r in results
+        ]  # fmt: skip
+        lines += [*table(header, rows), ""]
+        pairs = [i for i in found.improvements if i.environment == env]
+        if pairs:
+            header = ["scores higher", "probability", "95 % interval"]
+            rows = [
+                [f"{printable(i.experiment)} over {printable(i.over)}", f"{i.probability:.2f}",
+                 "–" if i.interval is None else "[{:.2f}, {:.2f}]".format(*i.interval)]
+                for i in pairs
+            ]  # fmt: skip
+            lines += [*table(header, rows), ""]
+    if markdown:
+        lines += [f"IQM: interquartile mean; {found.final}; intervals: stratified bootstrap.", ""]
+    for warning in found.warnings:
+        lines += [printable(warning), *([""] if markdown else [])]
+    return "\n".join(lines).rstrip()
+
+
+def write_csv(found: Comparison, file):
+    """Write one row per experiment, with a column for the probability to beat each other one."""
+    names = list(dict.fromkeys(result.experiment for result in found.results))
+    chances = {}
+    for i in found.improvements:
+        low, high = i.interval or ("", "")
+        chances[i.environment, i.experiment, i.over] = [i.probability, low, high]
+        back = ["", ""] if i.interval is None else [1 - high, 1 - low]
+        chances[i.environment, i.over, i.experiment] = [1 - i.probability, *back]
+    over = [[f"over {name}", f"over {name} low", f"over {name} high"] for name in names]
+    out = csv.writer(file)
+    out.writerow([*CSV_COLUMNS, *itertools.chain(*over)])
+    for r in found.results:
+        ends = [r.steps[-1], r.steps[0]] if r.steps else ["", ""]
+        row = [r.environment or "", r.experiment, r.seeds, *ends, r.mean, r.iqm]
+        row += r.iqm_interval or ("", "")
+        for name in names:
+            row += chances.get((r.environment, r.experiment, name), ["", "", ""])
+        out.writerow(row)
+
+
+def add_judgement(parser: argparse.ArgumentParser):
+    """Add the flags that say what to judge a run by, in the words of `compare`."""
+    add = parser.add_argument
+    add("-y", "--value", default="Performance", help="column of progress.txt to judge by (Perform"
+        f"ance: {', or else '.join(plot.PERFORMANCE)})")  # fmt: skip
+    add("--last", type=int, help="mean over so many of the last epochs (a tenth of them)")
+    add("--at", type=float, metavar="STEPS", help="leave out what came after so many steps")
+    add("--pool", action="store_true", help="take all environments of an experiment together")
+    add("--scale", nargs=3, action="append", metavar=("ENV", "LOW", "HIGH"), default=None,
+        help="the scores on an environment that become 0 and 1; may be given for each")  # fmt: skip
+
+
+def judged(runs, args) -> Comparison:
+    """Compare `runs` as the flags of `add_judgement` ask for."""
+    try:
+        scale = {env: (float(low), float(high)) for env, low, high in args.scale or []}
+    except ValueError:
+        raise UserError("--scale wants an environment and two numbers: --scale Hopper-v5 18 3234")
+    return compare(runs, args.value, args.last, args.at, args.pool, scale)
+
+
+def main(argv=None):
+    """Print the comparison that the command line asks for."""
+    parser = argparse.ArgumentParser(
+        "spinup compare", description="Compare how well experiments end, and how surely."
+    )
+    plot.add_folders(parser)
+    add_judgement(parser)
+    form = parser.add_mutually_exclusive_group()
+    for name in ("json", "csv", "markdown"):
+        form.add_argument(f"--{name}", action="store_true", help=f"print {name.upper()}")
+    args = parser.parse_args(argv)
+    runs = plot.get_all_datasets(args.all_logdirs, args.legend, args.select, args.exclude)
+    found = judged(runs, args)
+    if args.json:
+        print(json.dumps(as_dict(found), indent=2))
+    elif args.csv:
+        write_csv(found, sys.stdout)
+        for warning in found.warnings:
+            print(printable(warning), file=sys.stderr)
+    else:
+        print(as_text(found, args.markdown))
+    plot.refuse_damage(runs)

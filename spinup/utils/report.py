@@ -1,0 +1,263 @@
+"""One page that shows an experiment whole: curves, results, settings, films and failures."""
+
+import argparse
+import base64
+import contextlib
+import hashlib
+import html
+import json
+import math
+import os
+import re
+import time
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+import spinup
+from spinup.utils import compare, plot
+from spinup.utils.errors import UserError
+from spinup.utils.logx import OLDER_RUNS
+from spinup.utils.serialization_utils import read_json, write_whole
+
+MOST_NUMBERS = 600_000  # in the page; beyond, runs are shown with fewer of their epochs
+FILMS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
+LARGEST_FILM, LARGEST_FILMS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of all together
+OUTPUT, LAST_LINES, LONGEST_LINE = "output.txt", 30, 400
+# What is no setting that tells experiments apart: a run's own, and what follows from others.
+NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces")
+TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
+LAST_WORDS = re.compile(r"spinup: |[\w.]*(Error|Exception|Interrupt)\b")
+
+
+def _brief(value: float):
+    """A number as JSON writes it in few letters: whole, or to six digits; None if it is none."""
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() else float(f"{value:.6g}")
+
+
+def _numbers(run, rows) -> dict[str, list]:
+    """The columns of a run that hold numbers."""
+    import pandas as pd
+
+    columns = {}
+    names = [name for name in run if name not in ("Unit", "Condition1", "Condition2")]
+    names.sort(key=lambda name: name != "Performance")
+    for name in names:
+        values = pd.to_numeric(run[name].iloc[rows], errors="coerce").to_numpy(float)
+        if np.isfinite(values).any():
+            columns[str(name)] = [_brief(value) for value in values.tolist()]
+    return columns
+
+
+def _flat(settings: dict, prefix="") -> dict[str, str]:
+    """Settings as texts; those inside others by both names, as on the command line."""
+    texts = {}
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            texts |= _flat(value, f"{prefix}{key}:")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value)
+            texts[f"{prefix}{key}"] = text[:LONGEST_LINE]
+    return texts
+
+
+def _settings(runs) -> list[dict]:
+    """The settings of each experiment; runs of one that differ stand apart."""
+    groups = {}
+    for run in runs:
+        config, _ = plot.read_settings(run.attrs["folder"])
+        config = {key: value for key, value in config.items() if key not in NO_SETTINGS}
+        if isinstance(config.get("environment"), dict):  # the rest follows from its id
+            known = config["environment"]
+            config["environment"] = {key: known[key] for key in ("id", "kwargs") if key in known}
+        values = _flat(config)
+        key = run.attrs["name"], run.attrs["env_id"], json.dumps(values, sort_keys=True)
+        groups.setdefault(key, (values, []))[1].append(run.attrs["seed"])
+    return [
+        dict(experiment=name, environment=env, values=values, seeds=_seeds(seeds))
+        for (name, env, _), (values, seeds) in groups.items()
+        if values
+    ]
+
+
+def _seeds(seeds) -> str:
+    known = [str(seed) for seed in sorted(seed for seed in seeds if seed is not None)]
+    if len(known) < len(seeds):
+        return f"{len(seeds)} run{'s' * (len(seeds) > 1)}"
+    if len(known) > 2 and int(known[-1]) - int(known[0]) == len(set(known)) - 1:
+        return f"seeds {known[0]} to {known[-1]}"
+    return f"seed{'s' * (len(known) > 1)} {', '.join(known)}"
+
+
+def _films(folder: Path, run: str, room: int) -> list[dict]:
+    """The films in a run's folder, each as an address that holds it whole.
+
+    room: the bytes that may still be spent on films
+    """
+    films = []
+    for path in sorted([*folder.glob("*.*"), *folder.glob("*/*.*")]):
+        mime = FILMS.get(path.suffix.lower())
+        if mime is None or path.is_symlink() or not path.is_file() or OLDER_RUNS in path.parts:
+            continue
+        film, size = dict(run=run, name=str(path.relative_to(folder))), path.stat().st_size
+        if size > min(LARGEST_FILM, room):
+            film["why"] = f"left out, it has {size / 2**20:.1f} MB"
+        else:
+            room -= size
+            film["src"] = f"data:{mime};base64,{base64.b64encode(path.read_bytes()).decode()}"
+        films.append(film)
+    return films
+
+
+def _last_lines(path: Path) -> list[str]:
+    """The end of what a run said, as a terminal would show it."""
+    if path.is_symlink() or not path.is_file():
+        return []
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - 2**16))
+        text = file.read().decode(errors="replace")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).rstrip()
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    return [line[:LONGEST_LINE] for line in lines[-LAST_LINES:]] if text else []
+
+
+def _has_failed(folder: Path, lines) -> bool:
+    """Whether a run failed: by what the grid that started it noted, or else by its last words."""
+    note = None
+    with contextlib.suppress(UserError):
+        note = read_json(folder / "job.json").get("job")
+    state = note.get("state") if isinstance(note, dict) else None
+    if state in ("failed", "finished"):
+        return state == "failed"
+    return any(map(TRACEBACK.match, lines)) or any(map(LAST_WORDS.match, lines[-1:]))
+
+
+def _failures(folders, finished) -> dict[str, list[str]]:
+    """The last lines of the runs that failed, also of those without a single epoch, by folder.
+
+    finished: the folders of runs that have all their epochs; what they said is no failure
+    """
+    failures = {}
+    for folder in folders:
+        for root, below, names in os.walk(folder):
+            below[:] = sorted(name for name in below if name != OLDER_RUNS)
+            if {"job.json", OUTPUT} & set(names) and root not in finished:
+                lines = _last_lines(Path(root) / OUTPUT)
+                if _has_failed(Path(root), lines):
+                    failures[root] = lines
+    return failures
+
+
+def _listed(run, found, args) -> dict:
+    """A run's line in the list of all runs."""
+    config, _ = plot.read_settings(run.attrs["folder"])
+    done, epochs = len(run), config.get("epochs")
+    epochs = epochs if isinstance(epochs, int) else None
+    score, _ = compare.final_score(run, found.value, args.last, args.at) or (None, None)
+    _, steps = compare.final_score(run, compare.STEPS) or (None, None)
+    return dict(
+        experiment=run.attrs["name"], environment=run.attrs["env_id"], seed=run.attrs["seed"],
+        epochs=f"{done} of {epochs}" if epochs else f"{done}", steps=steps, score=score,
+        state="" if epochs is None else "finished" if done >= epochs else "unfinished",
+    )  # fmt: skip
+
+
+def _curves(runs, doubts) -> list[dict]:
+    """The numbers of each run, of so many epochs that the page stays small."""
+    most = max(10, MOST_NUMBERS // sum(len(run.columns) for run in runs))
+    long = sum(len(run) > most for run in runs)
+    if long:
+        doubts.append(f"Curves of {long} long runs are drawn through {most} of their epochs.")
+    curves = []
+    for run in runs:
+        rows = np.linspace(0, len(run) - 1, min(most, len(run))).round().astype(int)
+        who = dict(experiment=run.attrs["name"], environment=run.attrs["env_id"])
+        curves.append(who | dict(columns=_numbers(run, rows)))
+    return curves
+
+
+def _counted(number, noun) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def collect(runs, folders, args) -> dict:
+    """All that the page shows, as plain numbers and texts.
+
+    runs: as `plot.get_all_datasets` gives them
+    folders: where they and runs without an epoch are
+    args: the flags of `compare.add_judgement`
+    """
+    found = compare.judged(runs, args)
+    top = Path(os.path.commonpath([Path(folder).resolve() for folder in folders]))
+
+    def name_of(folder):
+        name = os.path.relpath(Path(folder).resolve(), top)
+        return top.name if name == os.curdir else name
+
+    listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
+    finished = {folder for folder, run in listed.items() if run["state"] == "finished"}
+    failures, films = _failures(folders, finished), []
+    for folder, run in listed.items():
+        run["run"] = name_of(folder)
+        run["state"] = "failed" if folder in failures else run["state"]
+        spent = sum(len(film.get("src", "")) * 3 // 4 for film in films)
+        films += _films(Path(folder), run["run"], LARGEST_FILMS - spent)
+    doubts = [*found.warnings, *(d for run in runs for d in run.attrs["damage"])]
+    experiments = list(dict.fromkeys(run.attrs["name"] for run in runs))
+    many = f"{_counted(len(runs), 'run')} in {_counted(len(experiments), 'experiment')}"
+    many += f", {len(failures)} failed" if failures else ""
+    day = f"{time.localtime().tm_mday} {time.strftime('%B %Y')}"
+    return dict(
+        made=f"{many}. Made on {day} by spinup {spinup.__version__}.",
+        value=found.value, performance=plot.PERFORMANCE, enough_seeds=compare.ENOUGH_SEEDS,
+        experiments=experiments, runs=_curves(runs, doubts), doubts=doubts,
+        judged=compare.as_dict(found), settings=_settings(runs), films=films,
+        failures=[dict(run=name_of(root), lines=lines) for root, lines in failures.items()],
+        listed=list(listed.values()),
+    )  # fmt: skip
+
+
+def page(title: str, data: dict) -> str:
+    """The whole page; nothing in `data` can become a tag, and nothing in it may load or run."""
+    part = {name: files("spinup.utils").joinpath(f"report.{name}").read_text("utf-8")
+            for name in ("html", "css", "js")}  # fmt: skip
+    digest = base64.b64encode(hashlib.sha256(part["js"].encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
+    )
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    given = dict(policy=policy, title=html.escape(title), style=part["css"], script=part["js"])
+    whole = re.compile(r"\{\{(\w+)\}\}")
+    return whole.sub(lambda found: (given | dict(data=text))[found[1]], part["html"])
+
+
+def main(argv=None):
+    """Write the page that the command line asks for."""
+    parser = argparse.ArgumentParser(
+        "spinup report", description="Write one page with curves, results, settings and films."
+    )
+    plot.add_folders(parser)
+    compare.add_judgement(parser)
+    add = parser.add_argument
+    add("-o", "--output", metavar="FILE", help="the page to write (report.html in the folder)")
+    add("--title", help="of the page; by default the folder's name")
+    args = parser.parse_args(argv)
+    first = Path(args.all_logdirs[0])
+    path = Path(args.output or (first if first.is_dir() else Path()) / "report.html")
+    if path.suffix not in (".html", ".htm"):
+        raise UserError(f"{path} should end in .html, for that is what is written.")
+    runs = plot.get_all_datasets(args.all_logdirs, args.legend, args.select, args.exclude)
+    folders = plot.matching_folders(args.all_logdirs, args.select, args.exclude)
+    text = page(args.title or first.resolve().name, collect(runs, folders, args))
+    try:
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
+    print(f"Wrote {path}")
+    plot.refuse_damage(runs)
