@@ -378,14 +378,16 @@ def few_rows(net: nn.Module, obs) -> np.ndarray:
     They are multiplied in NumPy: asking one observation at a time, PyTorch takes longer to be
     called than to compute. The arrays are views of the weights, so they see every update.
     """
-    views = net.__dict__.get("numpy_views")
-    if views is None or views[0] != next(net.parameters()).data_ptr():
-        views = net.__dict__["numpy_views"] = _numpy_views(net)
-    if views[1] is None or len(obs) > 64:
+    first, place, arrays = net.__dict__.get("numpy_views") or (None, None, None)
+    if first is None or first.data_ptr() != place:  # new, or its weights lie elsewhere now
+        first, place, arrays = net.__dict__["numpy_views"] = _numpy_views(net)
+    rows = obs.shape[0]
+    if arrays is None or rows > 64:
         with torch.no_grad():
             return net(torch.as_tensor(obs)).cpu().numpy()
-    x = (obs if isinstance(obs, np.ndarray) else obs.numpy()).reshape(len(obs), -1)
-    before, layers = views[1]
+    x = obs if isinstance(obs, np.ndarray) else obs.numpy()
+    x = x if x.ndim == 2 else x.reshape(rows, -1)
+    before, layers = arrays
     for shift, scale in before:
         x = np.minimum(np.maximum((x - shift) * scale, -Normalizer.LIMIT), Normalizer.LIMIT)
     for weight, bias, activation in layers:
@@ -396,8 +398,8 @@ def few_rows(net: nn.Module, obs) -> np.ndarray:
 
 
 def _numpy_views(net):
-    """Where the first weight lies, and the layers as arrays; None for what NumPy cannot do."""
-    place = next(net.parameters()).data_ptr()
+    """The first weights, where they lie, and all layers as arrays; None where NumPy cannot help."""
+    first = next(net.parameters())
     if isinstance(net, nn.Linear):
         layers, before = [net, nn.Identity()], ()
     else:
@@ -411,11 +413,12 @@ def _numpy_views(net):
         or len(linear) != len(activations)
         or not all(type(a) in NUMPY_ACTIVATIONS for a in activations)
     ):
-        return place, None
-    return place, (
+        return first, first.data_ptr(), None
+    arrays = (
         [(m.shift.numpy(), m.scale.numpy()) for m in before if isinstance(m, Normalizer)],
         [
             (l.weight.detach().numpy().T, l.bias.detach().numpy(), NUMPY_ACTIVATIONS[type(a)])
             for l, a in zip(linear, activations)
         ],
     )
+    return first, first.data_ptr(), arrays

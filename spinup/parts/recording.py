@@ -135,6 +135,10 @@ class _Exits(TorchFunctionMode):
 class _Watch(TorchDispatchMode):
     """Writes down every operation below autograd, and what it overwrites that was there before."""
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # else PyTorch loads its compiler, for a second and a half, to tell it so
+
     def __init__(self):
         super().__init__()
         self.calls, self.made, self.before = [], set(), {}
