@@ -89,7 +89,7 @@ def _ratio(value, goal) -> str:
 
 
 def markdown(head: list, rows: list) -> str:
-    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    widths = [max(3, *map(len, column)) for column in zip(head, *rows)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
 
     def line(cells):
@@ -118,32 +118,36 @@ def draw(results: dict, path: Path):
     names = [n for n in COLOURS if any(n in speeds(found) for found in cases)]
     height = 0.8 / len(names)
     figure, axes = plt.subplots(figsize=(8, 1.2 + 0.17 * (len(names) + 1) * len(cases)))
-    limits = []
+    edge, limits = 1.7 * max(max(_times(found).values()) for found in cases), []
     for row, found in enumerate(cases):
-        best = {name: value for name, (value, _) in speeds(found).items()}
-        base, present = best["sb3"], [name for name in names if name in best]
+        times, limit = _times(found), speeds(found).get("limit")
+        present = [name for name in names if name in times]
         for i, name in enumerate(present):
             y = row + (i - (len(present) - 1) / 2) * height
-            axes.barh(y, best[name] / base, height * 0.92, color=COLOURS[name])
+            axes.barh(y, times[name], height * 0.92, color=COLOURS[name])
             if name == "ours":
-                label = f"{best[name] / base:.1f} ×"
+                label = f"{times[name]:.1f} ×"
                 axes.annotate(
-                    label, (best[name] / base, y), (3, 0), textcoords="offset points",
+                    label, (times[name], y), (3, 0), textcoords="offset points",
                     va="center", fontsize=8, bbox=dict(fc="white", ec="none", pad=0.6),
                 )  # fmt: skip
-        if "limit" in best:
+        x = limit[0] / speeds(found)["sb3"][0] if limit else None
+        if x and x <= edge:
             half = len(present) * height / 2
-            x = best["limit"] / base
             limits.append(axes.plot([x, x], [row - half, row + half], color="black", lw=1.5)[0])
+        elif x:  # too far to be drawn without making the bars tiny
+            axes.annotate(f"limit at {x:.0f} × →", (edge, row), ha="right", va="center", fontsize=8)
     axes.set_yticks(range(len(cases)), [found["name"] for found in cases], fontsize=8)
     axes.invert_yaxis()
     axes.margins(y=0.01)
+    axes.set_xlim(0, edge)
     axes.set_xlabel("environment steps per second in training, Stable-Baselines3 = 1")
     axes.axvline(1, color=COLOURS["sb3"], lw=0.8, zorder=0)
     axes.spines[["top", "right"]].set_visible(False)
     handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in names]
     labels = [LIBRARIES[name].title for name in names]
-    handles, labels = handles + limits[:1], labels + ["limit: products and simulator alone"][:1]
+    if limits:
+        handles, labels = [*handles, limits[0]], [*labels, "limit: products and simulator alone"]
     axes.legend(
         handles, labels, loc="lower center", bbox_to_anchor=(0.3, 1), ncols=5, fontsize=8,
         frameon=False, handlelength=1.2, columnspacing=1.2,
@@ -151,6 +155,12 @@ def draw(results: dict, path: Path):
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight", metadata=dict(Date=None) if _svg(path) else None)
     plt.close(figure)
+
+
+def _times(found) -> dict:
+    """How many times as fast as Stable-Baselines3 each library is at its best."""
+    of_case = speeds(found)
+    return {name: of_case[name][0] / of_case["sb3"][0] for name in COLOURS if name in of_case}
 
 
 def _svg(path) -> bool:
