@@ -57,7 +57,8 @@ def measure(python, library, case, seconds) -> dict:
     """One turn of a library on a case."""
     script = str(Path(__file__).with_name("peers.py"))
     words = [python, script, library, json.dumps(asdict(case)), str(seconds)]
-    environment = house.environment() if library == "ours" else os.environ
+    environment = house.environment() if library == "ours" else dict(os.environ)
+    environment["TQDM_DISABLE"] = "1"  # nobody looks at bars here, and some draw one per update
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=PATIENCE, env=environment
