@@ -27,17 +27,21 @@ def environment(**more) -> dict:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places)), **more}
 
 
-def figures(turns: int, seconds: float, quick=False):
-    """Yield one record after the other: what it is, its value, and the goal where there is one."""
+def figures(measure, turns: int, seconds: float, quick=False):
+    """Yield one record after the other: what it is, its value, and the goal where there is one.
+
+    measure: gives the steps per second of ours on a case, the clock running for so many seconds
+    quick: only what takes a few seconds
+    """
     yield start_up(turns)
     yield from part("buffer")
-    yield from part("sac")
-    yield from part("ppo")
     if quick:
         return
+    yield from part("sac")
+    yield from part("ppo")
     for algorithm in ("ppo", "vpg", "trpo"):
         yield two_processes(algorithm, turns)
-    yield from scaling(turns, seconds)
+    yield from scaling(measure, turns, seconds)
 
 
 def figure(what, value, unit, goal=None, least=False) -> dict:
@@ -231,10 +235,8 @@ def speed_of(experiment: Path) -> float:
     return steps / seconds
 
 
-def scaling(turns, seconds):
+def scaling(measure, turns, seconds):
     """How steps per second grow with environments, width and batch; one row of values each."""
-    from speed import measure
-
     ppo = next(case for case in CASES if case.algorithm == "ppo")
     sac = replace(CASES[0], every=48)  # so that all numbers of environments divide it
     counts, widths, batches = (1, 2, 4, 8, 16), (32, 64, 128, 256, 512), (32, 64, 128, 256, 512)
@@ -249,8 +251,7 @@ def scaling(turns, seconds):
         best = dict.fromkeys(cases, 0.0)
         for _ in range(turns):
             for n, case in cases.items():
-                speed = measure(sys.executable, "ours", case, seconds)["steps_per_second"]
-                best[n] = max(best[n], speed)
+                best[n] = max(best[n], measure(case, seconds))
         yield dict(what=what, values=best, unit="steps/s")
 
 

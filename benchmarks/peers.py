@@ -25,10 +25,7 @@ FOREVER = 10**9  # steps; the clock stops sooner
 def ours(case: Case, env_fn):
     import spinup
 
-    settings = dict(
-        ac_kwargs=dict(hidden_sizes=case.hidden), num_envs=case.num_envs,
-        logger_kwargs=dict(output_dir=tempfile.mkdtemp()),
-    )  # fmt: skip
+    settings = dict(ac_kwargs=dict(hidden_sizes=case.hidden), num_envs=case.num_envs)
     if case.algorithm in REPLAY:
         settings |= dict(
             batch_size=case.batch, update_every=case.every, start_steps=case.begin,
@@ -43,7 +40,9 @@ def ours(case: Case, env_fn):
     if case.algorithm == "dqn":
         settings |= dict(epsilon_start=0.05, double_q=False)
     train = getattr(spinup, f"{case.algorithm}_pytorch")
-    train(env_fn, epochs=FOREVER // settings.get("steps_per_epoch", 4000), **settings)
+    epochs = FOREVER // settings.get("steps_per_epoch", 4000)
+    with tempfile.TemporaryDirectory() as folder:
+        train(env_fn, epochs=epochs, logger_kwargs=dict(output_dir=folder), **settings)
 
 
 def stable_baselines3(case: Case, env_fn):

@@ -70,6 +70,13 @@ def measure(python, library, case, seconds) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def speed_of_ours(case, seconds) -> float:
+    try:
+        return measure(sys.executable, "ours", case, seconds)["steps_per_second"]
+    except Failed as failure:
+        sys.exit(f"{case}: {failure}")
+
+
 def measure_case(case, pythons, turns, seconds, notes) -> dict:
     """All turns of all libraries on a case, interleaved."""
     found = {name: [] for name in pythons if case.algorithm in LIBRARIES[name].has}
@@ -109,6 +116,11 @@ def run(args, cases) -> dict:
         command=command, date=time.strftime("%Y-%m-%d"), machine=machine(), turns=args.turns,
         seconds=args.seconds, versions={}, threads={}, notes=notes, cases=[], house=[],
     )  # fmt: skip
+
+    def keep():
+        results["minutes"] = round((time.time() - began) / 60, 1)
+        report.write_json(results, args.output)
+
     for case in cases:
         found = measure_case(case, pythons, args.turns, args.seconds, notes)
         for name, turns in found.items():
@@ -117,13 +129,12 @@ def run(args, cases) -> dict:
                 results["threads"][name] = turn.pop("threads")
         results["cases"].append(dict(name=case.name, case=asdict(case), turns=found))
         print(report.line_of(results["cases"][-1]), flush=True)
-        report.write_json(results, args.output)
+        keep()
     if args.house:
-        for figure in house.figures(args.turns, args.seconds, args.quick):
+        for figure in house.figures(speed_of_ours, args.turns, args.seconds, args.quick):
             results["house"].append(figure)
             print(report.figure_line(figure), flush=True)
-            report.write_json(results, args.output)
-    results["minutes"] = round((time.time() - began) / 60, 1)
+            keep()
     return results
 
 
@@ -148,11 +159,13 @@ def main():
         cases = [case for case in CASES if args.only in case.name and case.quick >= args.quick]
         args.house = args.house and not args.only
         results = run(args, [] if args.no_cases else cases)
-        report.write_json(results, args.output)
-    print("\n" + report.table(results), end="\n\n")
-    chart = ROOT / "benchmarks" if args.results else args.output.parent
-    report.draw(results, chart / "speed.svg")
-    print(f"Chart: {chart / 'speed.svg'}")
+    folder = ROOT / "benchmarks" if args.results else args.output.parent
+    if results["cases"]:
+        print("\n" + report.table(results), end="\n\n")
+        report.draw(results, folder / "speed.svg")
+        print(f"Chart: {folder / 'speed.svg'}")
+    for note in results["notes"]:
+        print(note)
     if args.results:
         report.write_results(results, ROOT / "benchmarks" / "RESULTS.md")
 
