@@ -111,6 +111,10 @@ def run(args, cases) -> dict:
         for name, library in LIBRARIES.items()
         if name not in pythons
     ]
+    if args.quick:
+        pythons.pop("tianshou", None)  # it takes longest to start, and is never the fastest
+    if (load := os.getloadavg()[0]) > 1:
+        notes.append(f"The machine was not idle when this run began: its load was {load:.1f}.")
     command = shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]])
     results = dict(
         command=command, date=time.strftime("%Y-%m-%d"), machine=machine(), turns=args.turns,
@@ -140,7 +144,9 @@ def run(args, cases) -> dict:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few cases, under five minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="three cases, without Tianshou; under five minutes"
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds this")
     parser.add_argument("--turns", type=int, help="how often each library trains a case")
     parser.add_argument("--seconds", type=float, help="how long the clock runs in a turn")
