@@ -112,7 +112,7 @@ def run(args, cases) -> dict:
         if name not in pythons
     ]
     if args.quick:
-        pythons.pop("tianshou", None)  # it takes longest to start, and is never the fastest
+        pythons.pop("tianshou", None)  # it takes longest to start
     if (load := os.getloadavg()[0]) > 1:
         notes.append(f"The machine was not idle when this run began: its load was {load:.1f}.")
     command = shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]])
