@@ -181,7 +181,7 @@ def write_results(results: dict, path: Path):
 
 Written by `{results["command"]}` on {results["date"]}, in {results["minutes"]} minutes:
 {machine["cores"]} cores ({machine["processor"]}), {machine["system"]}, Python {machine["python"]},
-{packages}. PyTorch's threads: {threads}.
+{packages}. PyTorch's threads, at most: {threads}.
 
 ## Training
 
