@@ -6,7 +6,7 @@ BIN := .venv/bin
 EXTRAS := mujoco,box2d,atari,robotics,mpi,gym,ray,tensorboard,wandb,onnx,dev
 DEMO := data/demo/demo_s0
 
-.PHONY: setup demo test bench stress clean
+.PHONY: setup demo test bench bench-quick stress clean
 .DEFAULT_GOAL := demo
 
 setup: .venv/ready
@@ -36,12 +36,23 @@ demo: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 10
 
+# The libraries that speed is compared with have a Python of their own.
+.venv-peers/ready: benchmarks/constraints-peers.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --constraint benchmarks/constraints-peers.txt \
+		torch stable-baselines3 sb3-contrib sbx-rl tianshou mujoco imageio
+	touch $@
+
 bench: .venv/ready
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt stable-baselines3
-	$(BIN)/python benchmarks/speed.py
+	-$(MAKE) .venv-peers/ready  # whoever cannot be installed is left out
+	$(BIN)/python benchmarks/speed.py --results
+
+bench-quick: .venv/ready
+	-$(MAKE) .venv-peers/ready
+	$(BIN)/python benchmarks/speed.py --quick
 
 stress: .venv/ready
 	$(BIN)/python benchmarks/stress_kills.py
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv .venv-peers build dist *.egg-info

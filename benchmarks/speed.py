@@ -1,141 +1,180 @@
-"""How fast training goes, beside Stable-Baselines3 on the same work.
+"""How fast training goes: beside other libraries on the same work, and beside the limit.
 
-    make bench            (or: python benchmarks/speed.py --quick)
+    make bench            (or: make bench-quick, under five minutes)
+    python benchmarks/speed.py --only "SAC HalfCheetah" --turns 2
 
-Each case is trained by both, turn about, several times; each turn in a process of its own, so that
-neither inherits the other's memory or threads. Same environment, network sizes, batch, number of
-updates. What counts is the best of the turns: this kind of machine is noisy, and noise only slows.
+Each case is trained by every library, turn about, several times; each turn in a process of its own,
+so that none inherits another's memory or threads. What counts is the best of the turns: this kind
+of machine is noisy, and noise only slows. Compare only what was measured in one run.
+
+cases.py says what is trained, peers.py how each library does it, limits.py what the limit is,
+house.py measures what concerns us alone, report.py writes it all down.
 """
 
 import argparse
 import json
 import os
 import platform
-import statistics
+import shlex
 import subprocess
 import sys
 import time
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 
-# For each case: the environment, the steps that warm up and are not timed, and the steps that are.
-CASES = {
-    "sac HalfCheetah batch 100": ("HalfCheetah-v5", 200, 1500),
-    "ppo HalfCheetah 4000 steps, 80+80 passes": ("HalfCheetah-v5", 4000, 12000),
-    "dqn CartPole batch 64": ("CartPole-v1", 200, 4000),
-}
+import house
+import report
+from cases import CASES
+from peers import LIBRARIES
+
+ROOT = Path(__file__).parents[1]
+PEERS = ROOT / ".venv-peers" / "bin" / "python"  # made by `make bench`
+PATIENCE = 300  # seconds that a turn may take
 
 
-def ours(case, warm, timed):
-    """Train ours; gives the seconds that `timed` steps took."""
-    import spinup
-    from spinup.parts import envs
-
-    algorithm, env_name = case.split()[0], CASES[case][0]
-    clock, count = [], 0
-    step = envs.VectorEnv.step
-
-    def counting(self, actions):
-        nonlocal count
-        count += len(self)
-        if count == warm + 1 and not clock:
-            clock.append(time.perf_counter())
-        return step(self, actions)
-
-    envs.VectorEnv.step = counting
-    total = warm + timed
-    settings = dict(epochs=1, steps_per_epoch=total)
-    if algorithm == "ppo":
-        settings = dict(epochs=total // 4000, target_kl=None)  # all 80 policy passes
-    else:
-        settings |= dict(start_steps=0, update_after=warm, num_test_episodes=0)
-        if algorithm == "dqn":
-            settings |= dict(ac_kwargs=dict(hidden_sizes=(64, 64)), batch_size=64)
-    getattr(spinup, f"{algorithm}_pytorch")(envs.EnvMaker(env_name), **settings)
-    return time.perf_counter() - clock[0]
+class Failed(Exception):
+    """A turn did not come to its end; says why."""
 
 
-def stable_baselines3(case, warm, timed):
-    """Train Stable-Baselines3 with the same sizes and counts."""
-    import gymnasium as gym
-    import torch
-    from stable_baselines3 import DQN, PPO, SAC
-    from stable_baselines3.common.callbacks import BaseCallback
-
-    clock = []
-
-    class Clock(BaseCallback):
-        def _on_step(self):
-            if self.num_timesteps > warm and not clock:
-                clock.append(time.perf_counter())
-            return True
-
-    algorithm, env = case.split()[0], gym.make(CASES[case][0])
-    if algorithm == "sac":
-        model = SAC(
-            "MlpPolicy", env, batch_size=100, learning_rate=1e-3, ent_coef=0.2, train_freq=50,
-            gradient_steps=50, learning_starts=warm, policy_kwargs=dict(net_arch=[256, 256]),
-        )  # fmt: skip
-    elif algorithm == "dqn":
-        model = DQN(
-            "MlpPolicy", env, batch_size=64, learning_rate=1e-3, train_freq=1, gradient_steps=1,
-            learning_starts=warm, target_update_interval=1, tau=0.005, buffer_size=100_000,
-            policy_kwargs=dict(net_arch=[64, 64]),
-        )  # fmt: skip
-    else:
-        model = PPO(
-            "MlpPolicy", env, n_steps=4000, batch_size=4000, n_epochs=80, target_kl=None,
-            policy_kwargs=dict(net_arch=[64, 64], activation_fn=torch.nn.Tanh),
-        )  # fmt: skip
-    model.learn(warm + timed, callback=Clock())
-    return time.perf_counter() - clock[0]
+def find_pythons(peers: Path) -> dict:
+    """The Python that runs each library: ours for ourselves, for others the first that has it."""
+    pythons = {}
+    for name, library in LIBRARIES.items():
+        own = name in ("ours", "limit")
+        for python in [sys.executable] if own else [str(peers), sys.executable]:
+            if Path(python).exists() and (own or _has(python, library.package)):
+                pythons[name] = python
+                break
+    return pythons
 
 
-def measure(system, case, timed):
-    """One turn in a process of its own; gives environment steps per second."""
-    command = [sys.executable, __file__, "--turn", system, case, str(timed)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
-    return timed / float(done.stdout.splitlines()[-1])
+def _has(python, package) -> bool:
+    find = f"import importlib.util as i, sys; sys.exit(i.find_spec({package!r}) is None)"
+    return subprocess.run([python, "-c", find]).returncode == 0
+
+
+def measure(python, library, case, seconds) -> dict:
+    """One turn of a library on a case."""
+    script = str(Path(__file__).with_name("peers.py"))
+    words = [python, script, library, json.dumps(asdict(case)), str(seconds)]
+    environment = house.environment() if library == "ours" else dict(os.environ)
+    environment["TQDM_DISABLE"] = "1"  # nobody looks at bars here, and some draw one per update
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=PATIENCE, env=environment
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"no end after {PATIENCE} s")
+    if done.returncode or not done.stdout:
+        raise Failed((done.stderr.strip().splitlines() or ["no word"])[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def speed_of_ours(case, seconds) -> float:
+    try:
+        return measure(sys.executable, "ours", case, seconds)["steps_per_second"]
+    except Failed as failure:
+        sys.exit(f"{case}: {failure}")
+
+
+def measure_case(case, pythons, turns, seconds, notes) -> dict:
+    """All turns of all libraries on a case, interleaved."""
+    found = {name: [] for name in pythons if case.algorithm in LIBRARIES[name].has}
+    for _ in range(turns):
+        for name in list(found):
+            try:
+                found[name].append(measure(pythons[name], name, case, seconds))
+            except Failed as failure:
+                title = LIBRARIES[name].title
+                if name in ("ours", "limit"):
+                    sys.exit(f"{title} on {case.name}: {failure}")
+                notes.append(f"{title} does not run {case.name}: {failure}")
+                del found[name]
+    return found
+
+
+def machine() -> dict:
+    lines = Path("/proc/cpuinfo")
+    lines = lines.read_text().splitlines() if lines.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return dict(
+        cores=os.cpu_count(), processor=models[0] if models else platform.processor(),
+        system=platform.system(), python=platform.python_version(),
+    )  # fmt: skip
+
+
+def run(args, cases) -> dict:
+    """Measure everything; what is there is written after each case."""
+    began, pythons = time.time(), find_pythons(args.peers)
+    notes = [
+        f"{library.title} is left out: it is not installed."
+        for name, library in LIBRARIES.items()
+        if name not in pythons
+    ]
+    if args.quick:
+        pythons.pop("tianshou", None)  # it takes longest to start
+    if (load := os.getloadavg()[0]) > 1:
+        notes.append(f"The machine was not idle when this run began: its load was {load:.1f}.")
+    command = shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]])
+    results = dict(
+        command=command, date=time.strftime("%Y-%m-%d"), machine=machine(), turns=args.turns,
+        seconds=args.seconds, versions={}, threads={}, notes=notes, cases=[], house=[],
+    )  # fmt: skip
+
+    def keep():
+        results["minutes"] = round((time.time() - began) / 60, 1)
+        report.write_json(results, args.output)
+
+    for case in cases:
+        found = measure_case(case, pythons, args.turns, args.seconds, notes)
+        for name, turns in found.items():
+            for turn in turns:
+                results["versions"].setdefault(name, {}).update(turn.pop("versions"))
+                threads = turn["threads"] or 0  # kept: ours takes as many as pay off in a case
+                results["threads"][name] = max(threads, results["threads"].get(name, 0))
+        results["cases"].append(dict(name=case.name, case=asdict(case), turns=found))
+        print(report.line_of(results["cases"][-1]), flush=True)
+        keep()
+    if args.house:
+        for figure in house.figures(speed_of_ours, args.turns, args.seconds, args.quick):
+            results["house"].append(figure)
+            print(report.figure_line(figure), flush=True)
+            keep()
+    return results
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two turns instead of five")
-    parser.add_argument("--only", default="", help="cases whose name holds this text")
-    parser.add_argument("--output", default="benchmarks/out/speed.json")
-    parser.add_argument("--turn", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--quick", action="store_true", help="three cases, without Tianshou; under five minutes"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds this")
+    parser.add_argument("--turns", type=int, help="how often each library trains a case")
+    parser.add_argument("--seconds", type=float, help="how long the clock runs in a turn")
+    parser.add_argument("--no-house", dest="house", action="store_false", help="cases alone")
+    parser.add_argument("--no-cases", action="store_true", help="the figures of house.py alone")
+    parser.add_argument("--peers", type=Path, default=PEERS, help="a Python that has the others")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "out" / "speed.json")
+    parser.add_argument("--results", action="store_true", help="write RESULTS.md and speed.svg")
+    parser.add_argument("--redraw", action="store_true", help="from the last run; measure nothing")
     args = parser.parse_args()
-    systems = dict(ours=ours, sb3=stable_baselines3)
-    if args.turn:
-        system, case, timed = args.turn
-        sys.path.insert(0, str(Path(__file__).parents[1]))
-        print(systems[system](case, CASES[case][1], int(timed)))
-        return
-    results = {}
-    for case, (_, _, timed) in CASES.items():
-        if args.only not in case:
-            continue
-        speeds = {system: [] for system in systems}
-        for _ in range(2 if args.quick else 5):
-            for system in systems:
-                speeds[system].append(measure(system, case, timed))
-        best = {system: max(values) for system, values in speeds.items()}
-        middle = {system: statistics.median(values) for system, values in speeds.items()}
-        results[case] = dict(best=best, median=middle, all=speeds)
-        print(
-            f"{case}: ours {best['ours']:.0f} steps/s (median {middle['ours']:.0f}), "
-            f"Stable-Baselines3 {best['sb3']:.0f} (median {middle['sb3']:.0f}), "
-            f"{best['ours'] / best['sb3']:.2f} x at best, "
-            f"{middle['ours'] / middle['sb3']:.2f} x in the median",
-            flush=True,
-        )
-    packages = ("torch", "numpy", "gymnasium", "mujoco", "stable-baselines3")
-    machine = dict(cores=os.cpu_count(), python=platform.python_version())
-    machine |= {name: version(name) for name in packages}
-    Path(args.output).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.output).write_text(json.dumps(dict(machine=machine, cases=results), indent=1))
+    args.turns = args.turns or (2 if args.quick else 5)
+    args.seconds = args.seconds or (2.0 if args.quick else 4.0)
+    if args.redraw:
+        results = json.loads(args.output.read_text())
+    else:
+        cases = [case for case in CASES if args.only in case.name and case.quick >= args.quick]
+        args.house = args.house and not args.only
+        results = run(args, [] if args.no_cases else cases)
+    folder = ROOT / "benchmarks" if args.results else args.output.parent
+    if results["cases"]:
+        print("\n" + report.table(results), end="\n\n")
+        report.draw(results, folder / "speed.svg")
+        print(f"Chart: {folder / 'speed.svg'}")
+    for note in results["notes"]:
+        print(note)
+    if args.results:
+        report.write_results(results, ROOT / "benchmarks" / "RESULTS.md")
 
 
 if __name__ == "__main__":
