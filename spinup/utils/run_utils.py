@@ -15,7 +15,7 @@ from pathlib import Path
 from spinup import user_config
 from spinup.utils import flags
 from spinup.utils.errors import UserError
-from spinup.utils.logx import colorize
+from spinup.utils.logx import cannot_write, colorize
 from spinup.utils.mpi_tools import (
     FORKED,
     mpi_fork,
@@ -24,7 +24,9 @@ from spinup.utils.mpi_tools import (
     on_first_process,
     under_launcher,
 )
-from spinup.utils.serialization_utils import convert_json, read_json
+from spinup.utils.serialization_utils import convert_json, read_json, write_json
+
+DONE = "done.json"  # what a function that writes no checkpoint was called with, once it is through
 
 
 def setup_logger_kwargs(exp_name, seed=None, data_dir=None, datestamp=False) -> dict:
@@ -124,15 +126,14 @@ def train(
     algorithm, settings, env_name, env_kwargs=None, num_cpu=1, exp_name=None, data_dir=None,
     datestamp=False, overwrite=False, output_dir=None,
 ):  # fmt: skip
-    """Start a run, or go on with it if its folder holds the same one unfinished."""
+    """Start a run in this process, or go on with it if its folder holds the same one unfinished."""
+    from spinup.parts.checkpoint import read_latest
     from spinup.parts.envs import find_spec
     from spinup.parts.settings import check
 
     check(settings | dict(num_cpu=num_cpu))
     find_spec(env_name)
-    defaults = inspect.signature(algorithm).parameters
-    full = {key: p.default for key, p in defaults.items() if p.default is not p.empty} | settings
-    full |= with_env_fn(dict(env_name=env_name, env_kwargs=env_kwargs))
+    kwargs = with_env_fn(settings | dict(env_name=env_name, env_kwargs=env_kwargs))
     if num_cpu > 1 and not under_launcher():
         mpiexec()  # says what to install, before anything is touched
     if os.environ.get(FORKED):
@@ -142,43 +143,114 @@ def train(
         procs = num_procs() if under_launcher() else num_cpu
 
         def decide():
-            where = setup_logger_kwargs(name, full["seed"], data_dir, datestamp)
+            where = setup_logger_kwargs(name, settings.get("seed", 0), data_dir, datestamp)
             where |= {} if output_dir is None else dict(output_dir=str(output_dir))
-            if overwrite:
-                return dict(logger_kwargs=where | dict(overwrite=True), resume=False)
-            return _what_to_do(where, algorithm, full, procs)
+            what = what_to_do(algorithm, kwargs | dict(logger_kwargs=where), procs, overwrite)
+            if what["resume"]:
+                folder, epochs = where["output_dir"], (_defaults(algorithm) | settings)["epochs"]
+                done = read_latest(folder)["epoch"]
+                print(f"Resuming {folder} after {done} of {epochs} epochs", flush=True)
+            return what
 
         decided = on_first_process(decide)
     mpi_fork(num_cpu, handed_over=json.dumps(decided))  # from here on in every process
-    algorithm(**full | decided)
+    algorithm(**kwargs | decided)
 
 
-def _what_to_do(where, algorithm, full, procs) -> dict:
-    """Whether to start or to resume what the folder holds; raises where neither will do."""
+def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -> dict:
+    """What to call `thunk` with besides `kwargs`, so that it goes on with what its folder holds.
+
+    Every door asks here: the command line, `call_experiment` and grids. It looks, and changes
+    nothing. Call `thunk(**kwargs | what_to_do(thunk, kwargs, …))`; where that gives `resume=True`
+    the run goes on, else it starts anew. It raises Finished where nothing is left to do, and
+    UserError, with the differences, where the folder holds another run. After a thunk that has
+    returned, `mark_done(kwargs)` lets this know it also of functions that write no checkpoint.
+
+    kwargs: the settings, with env_name or env_fn, and with logger_kwargs, which names the folder
+    num_cpu: processes that train together
+    overwrite: start anew, and delete what the folder holds
+    """
     from spinup.parts.checkpoint import read_latest
     from spinup.parts.session import algorithm_name, refuse_other_settings
 
+    where, ours = dict(kwargs["logger_kwargs"] or {}), is_algorithm(thunk)
+    anew = dict(logger_kwargs=where) | (dict(resume=False) if ours else {})
+    if not where.get("output_dir"):
+        return anew  # a folder for temporary files, which is always new
     folder = Path(where["output_dir"])
-    table, config = folder / "progress.txt", folder / "config.json"
-    latest = read_latest(folder)
+    if overwrite:
+        return anew | dict(logger_kwargs=where | dict(overwrite=True))
+    full = _defaults(thunk) | with_env_fn(kwargs)
+    try:
+        latest = read_latest(folder)
+    except OSError as error:  # a name that is too long, or a folder closed to us
+        raise cannot_write(folder, error)
+    if latest is None and (folder / DONE).exists() and not ours:
+        refuse_other_settings(folder, full, DONE)
+        raise Finished(f"{folder} is finished.")
     if latest is None:
-        rows = table.read_text(errors="replace").count("\n") - 1 if table.is_file() else 0
-        ours = config.exists() and "algorithm" in read_json(config)
-        if rows > ours:
+        began = _stopped_before_its_first_checkpoint(folder)
+        if ours and not began and _rows(folder) > 0:
             raise UserError(
                 f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
                 "Choose another --exp_name, or start anew with --overwrite."
             )
-        # What a run of ours leaves that was stopped before its first checkpoint is made again.
-        return dict(logger_kwargs=where | dict(overwrite=ours), resume=False)
-    refuse_other_settings(folder, full | dict(algorithm=algorithm_name(algorithm), num_procs=procs))
-    if latest["epoch"] >= full["epochs"]:
+        return anew | dict(logger_kwargs=where | (dict(overwrite=True) if began else {}))
+    algorithm = dict(algorithm=algorithm_name(thunk)) if ours else {}
+    refuse_other_settings(folder, full | algorithm | dict(num_procs=num_cpu))
+    epochs = full.get("epochs", read_json(folder / "config.json").get("epochs"))
+    if latest["epoch"] >= epochs:
         raise Finished(
             f"{folder} is finished: {latest['epoch']} epochs are done. To train on, ask for more: "
             f"spinup resume {shlex.quote(str(folder))} --epochs {2 * latest['epoch']}"
         )
-    print(f"Resuming {folder} after {latest['epoch']} of {full['epochs']} epochs", flush=True)
-    return dict(logger_kwargs=where, resume=True)
+    return anew | (dict(resume=True) if _takes(thunk, "resume") else {})
+
+
+def mark_done(kwargs: dict):
+    """Note that the run of these settings is through, if it has a folder but no checkpoint."""
+    from spinup.parts.checkpoint import read_latest
+
+    folder = (kwargs["logger_kwargs"] or {}).get("output_dir")
+    if folder and Path(folder).is_dir() and read_latest(folder) is None:
+        write_json(Path(folder) / DONE, with_env_fn(kwargs))
+
+
+def is_algorithm(thunk) -> bool:
+    """Whether a function is one of this library's training functions, whose settings we know."""
+    try:
+        file = Path(inspect.getfile(thunk)).resolve()
+    except (TypeError, OSError):  # of what is no function, or was never in a file
+        return False
+    name = getattr(thunk, "__name__", None)
+    return name == file.stem and file.is_relative_to(Path(__file__).parents[1] / "algos")
+
+
+def _parameters(thunk) -> dict:
+    try:
+        return dict(inspect.signature(thunk).parameters)
+    except (TypeError, ValueError):  # of some built-in functions
+        return {}
+
+
+def _defaults(thunk) -> dict:
+    return {k: p.default for k, p in _parameters(thunk).items() if p.default is not p.empty}
+
+
+def _takes(thunk, name) -> bool:
+    parameters = _parameters(thunk)
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _rows(folder) -> int:
+    table = folder / "progress.txt"
+    return table.read_text(errors="replace").count("\n") - 1 if table.is_file() else 0
+
+
+def _stopped_before_its_first_checkpoint(folder) -> bool:
+    """Whether a run of ours left this; its one row at most is made again."""
+    config = folder / "config.json"
+    return config.exists() and "algorithm" in read_json(config) and _rows(folder) <= 1
 
 
 class Finished(Exception):
