@@ -302,7 +302,6 @@ def run_grid(
     if num_procs() > 1:
         raise UserError("A grid starts processes of its own: leave mpiexec away, and say num_cpu.")
     check(dict(num_cpu=num_cpu, jobs=jobs))
-    grid.print()
     todo, now = [], time.localtime()
     for variant in grid.variants():
         name, function = grid.variant_name(variant), thunk
@@ -311,6 +310,7 @@ def run_grid(
         kwargs = fit(variant)
         todo.append(make_job(name, function, kwargs, num_cpu, data_dir, datestamp, overwrite, now))
     check_jobs(todo)
+    grid.print()
     names = "\n".join(sorted({job.exp_name for job in todo}))
     print(f"{_painted('These experiments are to run:', 'green')}\n\n{names}\n\n{LINE}", flush=True)
     if sys.stdout.isatty() and user_config.WAIT_BEFORE_LAUNCH > 0:
