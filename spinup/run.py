@@ -114,11 +114,11 @@ def guarded(work):
         abort(2, f"spinup: {error}")
     except MemoryError as error:
         abort(2, f"spinup: There is not enough memory ({error}). Try a smaller replay_size.")
-    except JobsFailed as failures:
-        abort(1, f"spinup: {failures}")
     except Finished as news:
         if proc_id() == 0:
             print(news)
+    except JobsFailed as failed:
+        abort(1, f"\n{failed}")
     except KeyboardInterrupt as stopped:
         abort(130, str(stopped) or "Stopped.")
     except BrokenPipeError:  # the reader of our output has gone

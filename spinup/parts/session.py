@@ -136,8 +136,11 @@ def algorithm_name(algorithm) -> str:
     return f"{algorithm.__name__}_{backend}"
 
 
-def refuse_other_settings(folder, config: dict, file="config.json"):
-    """Say what differs, if the run in `folder` was started with other settings."""
+def refuse_other_settings(folder, config: dict, file: str = "config.json"):
+    """Say what differs, if the run in `folder` was started with other settings.
+
+    file: which of its files holds them
+    """
     if found := differences(read_json(f"{folder}/{file}"), config):
         raise UserError(
             f"{folder} holds a run with other settings: {'; '.join(found)}. "
