@@ -1,5 +1,6 @@
 """Starting runs: grids of them, where their folders are, what to do with one that exists."""
 
+import errno
 import inspect
 import itertools
 import json
@@ -29,6 +30,7 @@ from spinup.utils.serialization_utils import convert_json, read_json
 JOB_FILE = "job.json"  # what is noted of a run in its folder by what has started it
 LINE = "=" * 80
 VALID = frozenset(string.ascii_letters + string.digits + "-_")  # in the names of folders
+LONGEST_NAME = 255  # bytes, of a folder, on every usual file system
 LIBRARY_NAME = re.compile(r"(?:torch|nn|tf)(?:\.\w+)*\.(\w+)")  # such as torch.nn.Tanh
 
 
@@ -76,9 +78,8 @@ def make_job(
     from spinup.utils.jobs import Job
 
     kwargs = dict(seed=0) | kwargs
-    if not kwargs.get("logger_kwargs"):
-        where = setup_logger_kwargs(exp_name, kwargs["seed"], data_dir, datestamp, now)
-        kwargs["logger_kwargs"] = where
+    where = setup_logger_kwargs(exp_name, kwargs["seed"], data_dir, datestamp, now)
+    kwargs["logger_kwargs"] = where | (kwargs.get("logger_kwargs") or {})
     return Job(exp_name, thunk, kwargs, processes(num_cpu), overwrite)
 
 
@@ -102,6 +103,7 @@ def check_jobs(jobs):
             raise UserError(f"{job.exp_name} is to call {job.thunk!r}, which is no function.")
         if is_algorithm(job.thunk):
             _check_settings(job.thunk, job.kwargs)
+        _check_folder(Path(job.kwargs["logger_kwargs"]["output_dir"]))
         if "env_name" in job.kwargs:
             name, arguments = job.kwargs["env_name"], job.kwargs.get("env_kwargs") or {}
             if (key := f"{name} {convert_json(arguments)}") not in made:
@@ -109,6 +111,17 @@ def check_jobs(jobs):
                 made.add(key)
     if any(job.num_cpu > 1 for job in jobs):
         mpiexec()  # says what to install
+
+
+def _check_folder(folder):
+    """Refuse a folder that cannot be made, without making it."""
+    there = next(path for path in (folder, *folder.parents) if os.path.exists(path))
+    wrong = errno.ENOTDIR if not there.is_dir() else 0
+    wrong = wrong or (0 if os.access(there, os.W_OK | os.X_OK) else errno.EACCES)
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in folder.parts):
+        wrong = errno.ENAMETOOLONG
+    if wrong:
+        raise cannot_write(folder, OSError(wrong, os.strerror(wrong)))
 
 
 def _check_settings(algorithm, kwargs):
