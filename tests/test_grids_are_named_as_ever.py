@@ -4,11 +4,13 @@ import itertools
 import math
 import os
 import re
+import runpy
 import string
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -414,3 +416,56 @@ def test_what_run_is_told_reaches_the_jobs(monkeypatch):
     assert (at_once, ray_address, [job.overwrite for job in jobs]) == (3, "h:1", [True, True])
     assert [job.kwargs["a"] for job in jobs] == [1, 2]
     assert {job.kwargs["seed"] for job in jobs} == {0}
+
+
+def test_numbers_of_arrays_are_numbers(monkeypatch):
+    started = []
+    monkeypatch.setattr("spinup.utils.jobs.run_jobs", lambda jobs, *_: started.extend(jobs))
+    grid = grid_with(("env_name", "CartPole-v1"), ("seed", list(np.arange(2))))
+    grid.add("pi_lr", list(np.array([0.5, 0.25])))
+    grid.run(ppo_pytorch)
+    assert {job.exp_name for job in started} == {"g_pi0-5", "g_pi0-25"}
+    assert [type(job.kwargs["seed"]) for job in started] == [int] * 4
+
+
+def test_one_experiment_is_called_like_a_variant(tmp_path, monkeypatch, capsys):
+    started = []
+    monkeypatch.setattr("spinup.utils.jobs.run_jobs", lambda jobs, *_: started.extend(jobs))
+    where = dict(exp_name="shown")
+    run_utils.call_experiment("x", print, 3, "auto", tmp_path, sizes=(8, 8), logger_kwargs=where)
+    (job,) = started
+    assert job.num_cpu == os.cpu_count()
+    where["output_dir"] = str(tmp_path / "x" / "x_s3")
+    assert job.kwargs == dict(sizes=(8, 8), seed=3, logger_kwargs=where)
+    assert "sizes: [8, 8]" in capsys.readouterr().out
+    with pytest.raises(UserError, match="Did you mean 'gamma'"):
+        run_utils.call_experiment("x", ppo_pytorch, env_name="CartPole-v1", gama=1)
+
+
+# --- The page in docs/ ---
+
+PAGE = (REPOSITORY / "docs/experiments.md").read_text()
+
+
+def test_the_page_says_what_happens(tmp_path, monkeypatch, capsys):
+    from spinup.run import main
+
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr("spinup.utils.jobs.run_jobs", lambda jobs, *_: started.extend(jobs))
+    (command,) = re.findall(r"^spinup (ppo .*)$", PAGE, re.M)
+    main(command.split())
+    assert len(started) == 12
+    assert all(f"`{name}`" in PAGE for name in {job.exp_name for job in started})
+    (program,) = re.findall(r"^```python\n(import torch.*?)^```", PAGE, re.M | re.S)
+    started.clear()
+    (tmp_path / "page.py").write_text(program)
+    runpy.run_path(str(tmp_path / "page.py"), run_name="__main__")
+    assert len(started) == 12
+    assert {job.exp_name.split("_")[1] for job in started} == {"cartpole-v1"}
+    shown = re.findall(r"^\$ spinup (.*)\n(spinup: .*)$", PAGE, re.M)
+    assert len(shown) == 3
+    for typed, answer in shown:
+        with pytest.raises(SystemExit):
+            main(typed.split())
+        assert capsys.readouterr().err.strip() == answer

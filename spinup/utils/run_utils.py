@@ -4,6 +4,7 @@ import errno
 import inspect
 import itertools
 import json
+import math
 import os
 import re
 import shlex
@@ -12,6 +13,8 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from spinup import user_config
 from spinup.utils import flags
@@ -77,10 +80,15 @@ def make_job(
     """An experiment as a job to run; it has seed 0 and a folder made of its name, if not said."""
     from spinup.utils.jobs import Job
 
-    kwargs = dict(seed=0) | kwargs
+    kwargs = dict(seed=0) | {key: _plain(value) for key, value in kwargs.items()}
     where = setup_logger_kwargs(exp_name, kwargs["seed"], data_dir, datestamp, now)
     kwargs["logger_kwargs"] = where | (kwargs.get("logger_kwargs") or {})
     return Job(exp_name, thunk, kwargs, processes(num_cpu), overwrite)
+
+
+def _plain(value):
+    """A number of NumPy's as one of Python's: what a script tries may come from an array."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def processes(num_cpu) -> int:
@@ -234,7 +242,7 @@ class ExperimentGrid:
             print(f" {_painted(key.ljust(40), 'cyan')} {short}")
             for value in vals:
                 print(f"     {convert_json(value)}")
-        total = len(list(itertools.product(*self.vals)))
+        total = math.prod(len(vals) for vals in self.vals)
         seeds = len(self.vals[self.keys.index("seed")]) if "seed" in self.keys else 1
         print(f"\n {total} runs, {total // seeds} variants not counting seeds\n{LINE}", flush=True)
 
