@@ -224,10 +224,8 @@ class ExperimentGrid:
         for key, vals, shorthand, in_name in zip(self.keys, self.vals, self.shs, self.in_names):
             if key == "seed" or not (len(vals) > 1 or in_name):
                 continue
-            value, shown = (
-                _value_at(variant, key),
-                valid_str(key if shorthand is None else shorthand),
-            )
+            value = _value_at(variant, key)
+            shown = valid_str(key if shorthand is None else shorthand)
             if not all_bools(vals):
                 name += f"_{shown}{valid_str(_last_part(value))}"
             elif value:
