@@ -8,6 +8,7 @@ import runpy
 import string
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -294,6 +295,8 @@ def test_the_quickstart_makes_the_documented_folders(tmp_path, monkeypatch, caps
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("spinup.utils.jobs.run_jobs", run_here)
+    now, hours = time.localtime, itertools.count()
+    monkeypatch.setattr("time.localtime", lambda *_: now(3600 * next(hours)))  # time flies
     typed = (
         "ppo --exp_name ppo_ant --env Ant-v5 --clip_ratio 0.1 0.2 --hid[h] [32,32] [64,32] "
         "--act torch.nn.Tanh --seed 0 10 20 --dt --data_dir path/to/data"
@@ -353,8 +356,8 @@ def test_seeds_behind_a_flag_are_runs_of_one_experiment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(f"ppo --env CartPole-v1 --exp_name a --seed 10 --data_dir data {SMALL}".split())
     rows = [tables(tmp_path)[name].splitlines()[1].split(b"\t") for name in ("walker_s10", "a_s10")]
-    time = PPO_COLUMNS.split().index("Time")
-    assert rows[0][:time] == rows[1][:time] and len(rows[0]) > time  # a grid's run is any run
+    last = PPO_COLUMNS.split().index("Time")
+    assert rows[0][:last] == rows[1][:last] and len(rows[0]) > last  # a grid's run is any run
 
 
 def test_functions_of_the_script_itself_travel(tmp_path):
