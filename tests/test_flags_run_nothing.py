@@ -169,7 +169,8 @@ def read(text):
         ("NONE", None), ("CartPole-v1", "CartPole-v1"), ("torch.nn.ELU", "torch.nn.ELU"),
         ("'1'", "1"), ("{'a': [1]}", {"a": [1]}), ("dict(a=dict(b='x'))", {"a": {"b": "x"}}),
         ("dict(activation=torch.nn.ELU)", {"activation": "torch.nn.ELU"}),
-        ("dict(1)", "dict(1)"), ("list(1)", "list(1)"), ("1+1", "1+1"), ("", ""), ("nan", "nan"),
+        ("dict(1)", "dict(1)"), ("list(1)", "list(1)"), ("set(a=1)", "set(a=1)"),
+        ("1+1", "1+1"), ("", ""), ("nan", "nan"),
     ],
 )  # fmt: skip
 def test_literals(text, value):
