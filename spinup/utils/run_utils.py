@@ -473,15 +473,15 @@ def _decide(algorithm, kwargs, where, procs, overwrite) -> dict:
     folder = Path(where["output_dir"])
     todo = what_to_do(algorithm, kwargs | dict(logger_kwargs=where), procs, overwrite)
     if todo == "start":
-        where = where | dict(overwrite=overwrite or _is_ours(folder))
+        where = where | dict(overwrite=overwrite or "algorithm" in _read(folder, "config.json"))
         return dict(logger_kwargs=where, resume=False)
-    done = read_latest(folder)["epoch"]
+    latest, epochs = read_latest(folder), (_defaults(algorithm) | kwargs)["epochs"]
+    done = latest["epoch"] if latest else epochs  # a finished run may have lost its checkpoint
     if todo == "finished":
         raise Finished(
             f"{folder} is finished: {done} epochs are done. To train on, ask for more: "
             f"spinup resume {shlex.quote(str(folder))} --epochs {2 * done}"
         )
-    epochs = (_defaults(algorithm) | kwargs)["epochs"]
     print(f"Resuming {folder} after {done} of {epochs} epochs", flush=True)
     return dict(logger_kwargs=where, resume=True)
 
@@ -502,30 +502,39 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
     from spinup.parts.checkpoint import read_latest
     from spinup.parts.session import algorithm_name, refuse_other_settings
 
-    folder = Path(kwargs["logger_kwargs"]["output_dir"])
-    try:
-        latest, noted = read_latest(folder), (folder / JOB_FILE).exists()
-    except OSError as error:  # a name that is too long, or a folder closed to us
-        raise cannot_write(folder, error)
     if overwrite:
         return "start"
-    asked = with_env_fn(kwargs) | dict(num_procs=num_cpu)
+    folder = Path(kwargs["logger_kwargs"]["output_dir"])
+    try:
+        latest = read_latest(folder)
+        config, note = _read(folder, "config.json"), _read(folder, JOB_FILE)
+    except OSError as error:  # a name that is too long, or a folder closed to us
+        raise cannot_write(folder, error)
+    ours = "algorithm" in config
+    through = isinstance(note.get("job"), dict) and note["job"].get("state") == "finished"
+    if latest is None and not through:
+        # What a run leaves that was stopped before its first checkpoint is made again.
+        if _rows(folder) <= (ours or bool(note)):
+            return "start"
+        if ours or not note:
+            raise UserError(
+                f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
+                "Choose another --exp_name, or start anew with --overwrite."
+            )
+    asked = kwargs | dict(num_procs=num_cpu)
     if latest is not None and is_algorithm(thunk):
-        asked = _defaults(thunk) | asked | dict(algorithm=algorithm_name(thunk))
+        asked = _defaults(thunk) | with_env_fn(asked) | dict(algorithm=algorithm_name(thunk))
         refuse_other_settings(folder, asked)
         return "finished" if latest["epoch"] >= asked["epochs"] else "resume"
-    if noted:
-        refuse_other_settings(folder, kwargs | dict(num_procs=num_cpu), JOB_FILE)
-        note = read_json(folder / JOB_FILE)
-        through = isinstance(note.get("job"), dict) and note["job"].get("state") == "finished"
-        if through and not is_algorithm(thunk) and asked.get("epochs", 0) <= note.get("epochs", 0):
-            return "finished"
-    elif latest is None and _rows(folder) > _is_ours(folder):
-        raise UserError(
-            f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
-            "Choose another --exp_name, or start anew with --overwrite."
-        )
+    if note:
+        refuse_other_settings(folder, asked, JOB_FILE)
+    if through and kwargs.get("epochs", 0) <= note.get("epochs", 0):
+        return "finished"
     return "start" if latest is None else "resume"
+
+
+def _read(folder, file) -> dict:
+    return read_json(folder / file) if (folder / file).exists() else {}
 
 
 def is_algorithm(thunk) -> bool:
@@ -535,7 +544,7 @@ def is_algorithm(thunk) -> bool:
     except (TypeError, OSError):  # of what is no function, or was never in a file
         return False
     name = getattr(thunk, "__name__", None)
-    return name == file.stem and file.is_relative_to(Path(__file__).parents[1] / "algos")
+    return name == file.stem and file.is_relative_to(Path(__file__).resolve().parents[1] / "algos")
 
 
 def _defaults(thunk) -> dict:
@@ -546,12 +555,6 @@ def _defaults(thunk) -> dict:
 def _rows(folder) -> int:
     table = folder / "progress.txt"
     return table.read_text(errors="replace").count("\n") - 1 if table.is_file() else 0
-
-
-def _is_ours(folder) -> bool:
-    """Whether a run of this library is there; without a checkpoint, its one row is made again."""
-    config = folder / "config.json"
-    return config.exists() and "algorithm" in read_json(config)
 
 
 class Finished(Exception):
