@@ -176,3 +176,30 @@ def read(text):
 def test_literals(text, value):
     assert flags.literal(text) == value
     assert type(flags.literal(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", dict(num_cpu=1, data_dir=None, datestamp=False, jobs=1, ray_address=None)),
+        ("--cpu auto --dt --jobs 3", dict(num_cpu="auto", datestamp=True, jobs=3)),
+        ("--num_cpu 2 --datestamp --data_dir 7", dict(num_cpu=2, datestamp=True, data_dir="7")),
+        ("--ray", dict(ray_address="local")),
+        ("--ray-address 10.0.0.1:6379", dict(ray_address="10.0.0.1:6379")),
+        ("--ray --ray_address host:1 --overwrite", dict(ray_address="host:1", overwrite=True)),
+    ],
+)
+def test_what_is_said_once_holds_for_all_runs(line, expected):
+    once = all_but_train(ALGORITHMS[0], ["--env", "A", "--seed", "0", "1", *line.split()])
+    assert expected.items() <= once.items()
+
+
+def test_flags_are_over_a_config():
+    chosen = dict(env_name="A", gamma=0.5, exp_name="of_file", num_cpu=3, ac_kwargs=dict(x=1, y=2))
+    given = flags.parse(["--gamma", "0.7", "0.8", "--ac_kwargs:y", "3"])
+    grid, once = run_utils.grid_of_flags(ALGORITHMS[0], given, chosen)
+    names = [grid.variant_name(variant) for variant in grid.variants()]
+    assert names == ["of_file_gam0-7", "of_file_gam0-8"] and once["num_cpu"] == 3
+    fitted = [run_utils.fit_variant(ALGORITHMS[0], chosen, v) for v in grid.variants()]
+    rest = dict(env_name="A", ac_kwargs=dict(x=1, y=3))
+    assert fitted == [rest | dict(gamma=0.7), rest | dict(gamma=0.8)]
