@@ -12,6 +12,7 @@ HELP = """spinup: deep reinforcement learning to learn from
 
   spinup ALGO --env ID …       train; every setting is a flag
   spinup ALGO --help           its settings, with defaults and meanings
+  spinup ALGO --seed 0 1 2 …   a grid: several values behind flags make a run of each combination
   spinup resume RUN            go on with a run that was stopped; --epochs N extends it
   spinup watch RUN             see a trained agent play; --video FILE.mp4 records it
   spinup ls FOLDER             the runs in a folder: how far each is, and how well it does
@@ -25,7 +26,8 @@ Algorithms: {algorithms}
 (each also as ALGO_pytorch{tf1})
 
 Begin with:  spinup ppo --env CartPole-v1 --epochs 10
-A run is kept in data/NAME/NAME_s<SEED>; the same command again resumes or leaves it alone."""
+A run is kept in data/NAME/NAME_s<SEED>; the same command again resumes or leaves it alone.
+Of a grid, --jobs N trains N runs at once; --ray and --ray-address HOST:PORT train with Ray."""
 
 
 def algorithm_names() -> dict[str, str]:
@@ -101,6 +103,7 @@ def dispatch(argv):
 
 def guarded(work):
     """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2."""
+    from spinup.utils.jobs import JobsFailed
     from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs, proc_id
     from spinup.utils.run_utils import Finished
 
@@ -114,6 +117,8 @@ def guarded(work):
     except Finished as news:
         if proc_id() == 0:
             print(news)
+    except JobsFailed as failed:
+        abort(1, f"\n{failed}")
     except KeyboardInterrupt as stopped:
         abort(130, str(stopped) or "Stopped.")
     except BrokenPipeError:  # the reader of our output has gone

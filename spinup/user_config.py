@@ -16,7 +16,7 @@ FORCE_DATESTAMP = False
 # Whether a setting that has no short name of its own gets one in the names of experiments.
 DEFAULT_SHORTHAND = True
 
-# Seconds to look at the settings of an experiment before it starts.
+# Seconds to look at a grid on a terminal before it starts; Ctrl-C stops it.
 WAIT_BEFORE_LAUNCH = 5
 
 # Whether updates are recorded once and then replayed, which is faster. If not, they run line by

@@ -94,7 +94,45 @@ WRONG = {
     "mistyped environment of ours": ("her --env spinup/BitFlop-v0", "spinup/BitFlip-v0"),
     "value without flag": ("ppo CartPole-v1", "belongs to no flag"),
     "flag twice": ("ppo --env CartPole-v1 --env CartPole-v1", "there twice"),
-    "two values": (f"ppo {QUICK} --seed 1 2", "2 values"),
+    "two names": (f"ppo {QUICK} --exp_name a b", "--exp_name has 2 values, but takes one"),
+    "two folders": (f"ppo {QUICK} --data_dir a b", "--data_dir has 2 values"),
+    "two numbers of processes": (f"ppo {QUICK} --cpu 1 2", "--num_cpu has 2 values"),
+    "two dates": (f"ppo {QUICK} --dt True False", "--datestamp has 2 values"),
+    "no name": (f"ppo {QUICK} --exp_name", "--exp_name wants a value"),
+    "no folder": (f"ppo {QUICK} --data_dir --seed 1 2", "--data_dir wants a value"),
+    "no environment behind the flag": ("ppo --env --seed 1 2", "--env_name wants a value"),
+    "no seed": (f"ppo {QUICK} --seed", "seed wants a whole number from 0"),
+    "no jobs": (f"ppo {QUICK} --jobs 0", "jobs wants a whole number from 1 up"),
+    "no jobs for a grid": (f"ppo {QUICK} --seed 1 2 --jobs 0", "jobs wants a whole number from 1"),
+    "half a job": (f"ppo {QUICK} --seed 1 2 --jobs 0.5", "jobs wants a whole number from 1 up"),
+    "many jobs": (f"ppo {QUICK} --seed 1 2 --jobs many", "--jobs wants a number such as 1"),
+    "no processes for a grid": (f"ppo {QUICK} --seed 1 2 --cpu 0", "num_cpu wants a whole number"),
+    "few processes": (f"ppo {QUICK} --cpu few", "--num_cpu wants a number"),
+    "no address": (f"ppo {QUICK} --ray-address", "--ray_address wants a value: HOST:PORT"),
+    "half an address": (f"ppo {QUICK} --ray-address here", "wants HOST:PORT"),
+    "unknown flag of a grid": (f"ppo {QUICK} --seed 1 2 --gama 0.9 1", "Did you mean 'gamma'?"),
+    "wrong value among others": (f"ppo {QUICK} --gamma 0.8 0.9 1.5", "from 0 to 1, not 1.5"),
+    "wrong kind among others": (f"ppo {QUICK} --gamma 0.8 0.9 high", "wants a number such as"),
+    "wrong seed among others": (f"ppo {QUICK} --seed 0 1 -1", "seed wants a whole number from 0"),
+    "mistyped environment among others": ("ppo --env CartPole-v1 CartPol-v1", "'CartPole-v1'"),
+    "retired environment among others": ("sac --env Pendulum-v1 Ant-v2 --seed 0 1", "Ant-v5"),
+    "mistyped activation among others": (f"ppo {QUICK} --act Tanh torch.nn.Tnah", "mean 'Tanh'"),
+    "activation of another library": (f"ppo {QUICK} --act tf.nn.tanh tf.nn.relu", "mean 'Tanh'"),
+    "empty layers among others": (f"ppo {QUICK} --hid [8] []", "hidden_sizes wants whole numbers"),
+    "unknown setting of networks": (f"ppo {QUICK} --ac_kwargs:width 3 4", "no setting 'width'"),
+    "wrong arguments of environments": (f"ppo {QUICK} --env_kwargs:wind 3 4", "env_kwargs"),
+    "contradiction in a grid": (f"ppo {QUICK} --ac_kwargs 3 4 --hid [8] [9]", "contradicts"),
+    "two variants, one folder": (f"ppo {QUICK} --hid 8 [8]", "Two variants would be kept in"),
+    "open bracket": (f"ppo {QUICK} --hid[h [8] [9]", "'--hid[h' is no flag"),
+    "text behind a bracket": (f"ppo {QUICK} --hid[h]x [8]", "is no flag: a short name"),
+    "path as a short name": (f"ppo {QUICK} --hid[../h] [8] [9]", "is no flag: a short name"),
+    "no name of a flag": (f"ppo {QUICK} -- 3", "a flag has a name"),
+    "no name in a dict": (f"ppo {QUICK} --ac_kwargs: 3", "a flag has a name"),
+    "equals sign": (f"ppo {QUICK} --gamma=0.9", "is a blank: --gamma"),
+    "short and long flag": ("ppo --env CartPole-v1 --env_name CartPole-v1", "there twice"),
+    "flag twice, in a grid": (f"ppo {QUICK} --gamma 0.9 --gamma 1", "--gamma is there twice"),
+    "unknown backend": (f"ppo_jax {QUICK}", "Did you mean"),
+    "package without a name": ("ppo --env :CartPole-v1 .x:CartPole-v1", "needs '.x'"),
     "dict as a number": (f"ppo {QUICK} --ac_kwargs 3", "ac_kwargs"),
     "setting inside a number": (f"ppo {QUICK} --gamma:x 3", "only ac_kwargs and env_kwargs"),
     "contradiction": (f"ppo {QUICK} --ac_kwargs 3 --hid [8]", "contradicts"),
@@ -126,6 +164,53 @@ def test_a_word_that_reads_like_nothing_is_a_word(folder):
     spinup("reinforce", *small, "--baseline", "none")
     config = json.loads((run_folder(folder, "cmd_reinforce") / "config.json").read_text())
     assert config["baseline"] == "none"
+
+
+def test_a_grid_that_cannot_be_written(folder, capsys):
+    (folder / "file").write_text("in the way")
+    spinup("ppo", *QUICK.split(), "--seed", 1, 2, "--data_dir", folder / "file", expect=2)
+    assert capsys.readouterr().err.count("Cannot write to") == 1
+    assert (folder / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_a_name_no_folder_can_have(seeds, folder, capsys):
+    spinup("ppo", *QUICK.split(), "--exp_name", "x" * 300, "--seed", *seeds, expect=2)
+    assert "(File name too long)" in capsys.readouterr().err
+    assert not list(folder.glob("data/**/progress.txt"))
+
+
+def test_a_grid_with_other_settings_is_refused_with_the_difference(folder, capsys):
+    spinup("ppo", *QUICK.split())
+    before = files(run_folder(folder))
+    spinup("ppo", *QUICK.split(), "--seed", 0, 0, "--gamma", 0.9, expect=2)
+    assert "gamma is 0.99 there, 0.9 here" in capsys.readouterr().err
+    assert files(run_folder(folder)) == before
+
+
+def test_a_grid_under_mpiexec_says_how_to_do_it():
+    from spinup.utils.mpi_tools import mpiexec
+
+    words = f"-m spinup.run ppo {QUICK} --seed 1 2".split()
+    ended = subprocess.run(
+        [mpiexec(), "-n", "2", sys.executable, *words],
+        cwd=Path(__file__).parents[1], capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr.count("leave mpiexec away") == 1
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("words", ["--help", "-h", "help", "--seed 1 2 --help"])
+def test_help_tells_of_grids(words, capsys):
+    spinup("ppo", *words.split())
+    shown = capsys.readouterr().out
+    for word in ("--hid[h] [32] [64,64]", "--jobs", "--ray", "--ray-address", "--overwrite"):
+        assert word in shown
+    spinup("help")
+    shown = capsys.readouterr().out
+    for word in ("spinup ALGO --seed 0 1 2", "--jobs N", "--ray-address HOST:PORT"):
+        assert word in shown
 
 
 def test_argparse_mistakes_end_with_2_as_well(folder, capsys):

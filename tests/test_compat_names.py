@@ -122,6 +122,16 @@ SIGNATURES = {
     "spinup.utils.run_utils": dict(
         setup_logger_kwargs="exp_name seed=None data_dir=None datestamp=False",
         call_experiment="exp_name thunk seed=0 num_cpu=1 data_dir=None datestamp=False",
+        valid_str="v", all_bools="vals", test_eg="", convert_json="obj",
+        ExperimentGrid="name=",
+        **{
+            "ExperimentGrid.name": "self _name",
+            "ExperimentGrid.add": "self key vals shorthand=None in_name=False",
+            "ExperimentGrid.variant_name": "self variant",
+            "ExperimentGrid.variants": "self",
+            "ExperimentGrid.print": "self",
+            "ExperimentGrid.run": "self thunk num_cpu=1 data_dir=None datestamp=False",
+        },
     ),
     "spinup.utils.test_policy": dict(
         load_policy_and_env="fpath itr=last deterministic=False",

@@ -520,7 +520,9 @@ def holds_only_json(x):
 def test_nested_junk_becomes_something_json_can_hold(obj):
     converted = convert_json(obj)
     assert holds_only_json(converted)
-    json.loads(json.dumps(converted, sort_keys=True))
+    text = json.dumps(converted, sort_keys=True)
+    json.loads(text)
+    assert json.dumps(convert_json(converted), sort_keys=True) == text  # it is in its plain form
 
 
 def test_what_no_column_asks_for_does_not_pile_up(tmp_path):

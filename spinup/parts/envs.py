@@ -134,7 +134,7 @@ def find_spec(env_name: str):
     if package:
         try:
             import_module(package)
-        except ImportError as error:
+        except (ImportError, TypeError, ValueError) as error:  # also of what is no package's name
             raise UserError(f"The environment {env_name} needs {package!r}: {error}.")
     with suppress(gym.error.Error):
         return gym.spec(env_id)

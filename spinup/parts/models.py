@@ -26,6 +26,20 @@ from spinup.utils.serialization_utils import convert_json, write_whole
 
 def build(actor_critic, observation_space, action_space, ac_kwargs=None, device="cpu"):
     """Make the network of a run, and let it remember how it was made, for its saved file."""
+    ac_kwargs = fitting(actor_critic, ac_kwargs)
+    network = actor_critic(observation_space, action_space, **ac_kwargs).to(device_by_name(device))
+    sync_params(network)  # every process starts from the same weights
+    network.architecture = dict(
+        network=_dotted_name(actor_critic),
+        observation_space=space_to_json(observation_space),
+        action_space=space_to_json(action_space),
+        ac_kwargs=convert_json(ac_kwargs),
+    )
+    return network
+
+
+def fitting(actor_critic, ac_kwargs: dict | None) -> dict:
+    """Settings of a network as it takes them: those it has, with the activation that is named."""
     ac_kwargs = dict(ac_kwargs or {})
     known = inspect.signature(actor_critic).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
@@ -41,15 +55,7 @@ def build(actor_critic, observation_space, action_space, ac_kwargs=None, device=
         ac_kwargs["activation"] = activation_by_name(ac_kwargs["activation"])
     if "hidden_sizes" in ac_kwargs:
         ac_kwargs["hidden_sizes"] = layer_sizes(ac_kwargs["hidden_sizes"])
-    network = actor_critic(observation_space, action_space, **ac_kwargs).to(device_by_name(device))
-    sync_params(network)  # every process starts from the same weights
-    network.architecture = dict(
-        network=_dotted_name(actor_critic),
-        observation_space=space_to_json(observation_space),
-        action_space=space_to_json(action_space),
-        ac_kwargs=convert_json(ac_kwargs),
-    )
-    return network
+    return ac_kwargs
 
 
 def _dotted_name(actor_critic):

@@ -136,9 +136,12 @@ def algorithm_name(algorithm) -> str:
     return f"{algorithm.__name__}_{backend}"
 
 
-def refuse_other_settings(folder, config: dict):
-    """Say what differs, if the run in `folder` was started with other settings."""
-    if found := differences(read_json(f"{folder}/config.json"), config):
+def refuse_other_settings(folder, config: dict, file: str = "config.json"):
+    """Say what differs, if the run in `folder` was started with other settings.
+
+    file: which of its files holds them
+    """
+    if found := differences(read_json(f"{folder}/{file}"), config):
         raise UserError(
             f"{folder} holds a run with other settings: {'; '.join(found)}. "
             "Choose another --exp_name for these, or start anew with --overwrite."

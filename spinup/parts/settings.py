@@ -1,7 +1,5 @@
 """The settings of a run: what values they may have, and whether two runs have the same ones."""
 
-import math
-
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import convert_json
 
@@ -9,9 +7,9 @@ from spinup.utils.serialization_utils import convert_json
 # has those of lr and of iters.
 WHOLE_NUMBERS = dict(
     seed=(0, 2**31 - 1), epochs=(1, None), steps_per_epoch=(1, None), max_ep_len=(1, None),
-    save_freq=(1, None), num_envs=(1, None), num_cpu=(1, None), replay_size=(1, None),
-    batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None), iters=(1, None),
-    update_after=(0, None), start_steps=(0, None), num_test_episodes=(0, None),
+    save_freq=(1, None), num_envs=(1, None), num_cpu=(1, None), jobs=(1, None),
+    replay_size=(1, None), batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None),
+    iters=(1, None), update_after=(0, None), start_steps=(0, None), num_test_episodes=(0, None),
     target_every=(1, None), epsilon_steps=(0, None), policy_delay=(1, None), n_step=(1, None),
     n_steps=(1, None), replay_start=(0, None), k=(0, None),
 )  # fmt: skip
@@ -25,7 +23,7 @@ NUMBERS = dict(
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
-WORDS = dict(alpha=("auto",))  # words that may stand for a number
+WORDS = dict(alpha=("auto",), num_cpu=("auto",))  # words that may stand for a number
 # Settings that are one of several words.
 CHOICES = dict(
     baseline=("none", "average", "value"), algo=("trpo", "npg"),
@@ -57,7 +55,7 @@ def check(settings: dict, **otherwise):
         wanted += "".join(f" or {word!r}" for word in words)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         whole = isinstance(value, int) or (name == "replay_size" and number and value % 1 == 0)
-        if not number or math.isnan(value) or (rule in WHOLE_NUMBERS and not whole):
+        if not number or value != value or (rule in WHOLE_NUMBERS and not whole):
             raise UserError(f"{name} wants {wanted}, not {value!r}.")
         if value < least or (greatest is not None and value > greatest):
             raise UserError(f"{name} wants {wanted}, not {value!r}.")

@@ -2,6 +2,9 @@
 
 import ast
 import inspect
+import re
+import warnings
+from typing import Any, NamedTuple
 
 from spinup.parts.settings import CHOICES, WORDS
 from spinup.utils.errors import UserError, did_you_mean
@@ -12,12 +15,13 @@ SHORT_FOR = {
     "act": "ac_kwargs:activation",
     "cpu": "num_cpu",
     "dt": "datestamp",
+    "ray-address": "ray_address",
 }
 # What the launcher takes besides the algorithm's own settings: the default, and the meaning.
 LAUNCHER = {
     "env_name": (None, "the environment's id, such as CartPole-v1, or package:Id"),
     "env_kwargs": (None, "arguments for making it; --env_kwargs:name value sets one"),
-    "num_cpu": (1, "processes that train one policy together, under MPI"),
+    "num_cpu": (1, "processes that train one policy together, under MPI; auto: one per core"),
     "exp_name": (None, "what to call the experiment; names its folder"),
     "data_dir": (None, "where experiments are kept; the folder data, if not said"),
     "datestamp": (False, "begin the folder's name with date and time"),
@@ -25,65 +29,119 @@ LAUNCHER = {
     "tensorboard": (False, "write the table for TensorBoard too, beside progress.txt"),
     "wandb": (False, "write it for Weights & Biases too, offline where there is no account"),
     "keep_models": (False, "keep every saved model, under its epoch's number, for watch --itr"),
+    "jobs": (1, "how many runs of a grid go side by side on this machine"),
+    "ray": (False, "run the grid with Ray, on this machine"),
+    "ray_address": (None, "HOST:PORT of a Ray cluster to run the grid on"),
 }
 LOGGING = ("tensorboard", "wandb", "keep_models")  # of these, what the logger is to do
+SEVERAL = ("env_name", "env_kwargs")  # of the launcher's; its others take one value each
 ONLY_IN_SCRIPTS = ("env_fn", "actor_critic", "logger_kwargs", "resume")
-TEXTS = ("env_name", "exp_name", "data_dir", *CHOICES)  # never read as numbers, or as None
+# Never read as numbers, or as None.
+TEXTS = ("env_name", "exp_name", "data_dir", "ray_address", *CHOICES)
 DICTS = ("ac_kwargs", "env_kwargs")
+GRID_HELP = """\
+A grid: several values behind a flag, of any number of flags, make a run of each combination.
+  spinup {name} --env ID --hid[h] [32] [64,64] --gamma 0.9 0.99 --seed 0 10 20 --exp_name try
+trains 12 runs, kept in data/try_gam0-9_h32/try_gam0-9_h32_s0 and so on; [h] is what hid is called
+there. The same command again goes on with what is unfinished; --jobs 2 trains two at once.
+"""
 
 
-def parse(argv) -> dict[str, list]:
-    """Flags and the values behind each, as texts; a flag without value is True.
+class Flag(NamedTuple):
+    """What stands behind a flag, and what to call it in the names of a grid's variants."""
 
-    A shorthand in brackets (`--hid[h] …`) is for the names of a grid's variants.
+    values: list[Any]
+    shorthand: str | None
+
+
+def parse(argv) -> dict[str, Flag]:
+    """Flags and the values behind each; a flag without value is True.
+
+    A shorthand in brackets (`--hid[h] …`) is for the names of a grid's variants. They are named by
+    the flags in the order given, but as ever: first those without a shorthand, last env, hid, act.
     """
-    flags, key = {}, None
+    found, words = [], []
     for word in argv:
         if word.startswith("--"):
-            key = word[2:].partition("[")[0]
-            key = SHORT_FOR.get(key, key)
-            if not key:
-                raise UserError(f"{word!r} is no flag: a flag has a name, such as --epochs 10.")
-            if key in flags:
-                raise UserError(f"--{key} is there twice; give it once.")
-            flags[key] = []
-        elif key is None:
+            words = []
+            found.append((word, words))
+        elif not found:
             raise UserError(f"{word!r} belongs to no flag. Settings look like --epochs 10.")
         else:
-            flags[key].append(word)
-    return {key: words or ["True"] for key, words in flags.items()}
+            words.append(word)
+    flags, places = {}, {}
+    for word, words in found:
+        name, shorthand = _split(word)
+        key = SHORT_FOR.get(name, name)
+        if key in flags:
+            raise UserError(f"--{key} is there twice; give it once.")
+        shorts = list(SHORT_FOR)
+        places[key] = 2 + shorts.index(name) if name in shorts else int(shorthand is not None)
+        flags[key] = Flag(_values(key, words), shorthand)
+    return {key: flags[key] for key in sorted(flags, key=places.get)}
+
+
+def _split(word) -> tuple[str, str | None]:
+    """A flag's name, and the shorthand in brackets behind it."""
+    name, bracket, rest = word[2:].partition("[")
+    name, equals, value = name.partition("=")
+    if equals:
+        raise UserError(f"{word!r} is no flag: between a flag and its value is a blank: --{name} …")
+    if not all(name.split(":")):
+        raise UserError(f"{word!r} is no flag: a flag has a name, such as --epochs 10.")
+    if bracket and not re.fullmatch(r"[\w-]*\]", rest):
+        raise UserError(f"{word!r} is no flag: a short name of letters is put so: --{name}[ab] …")
+    first, *inside = name.split(":")
+    if inside and first not in DICTS:
+        raise UserError(f"--{name}: only {' and '.join(DICTS)} have settings inside them.")
+    return name, rest[:-1] if bracket else None
+
+
+def _values(key, words) -> list:
+    if key in TEXTS and key not in CHOICES and not all(words or [""]):
+        raise UserError(f"--{key} wants a value: {LAUNCHER[key][1]}.")
+    if has_one_value(key) and len(words) > 1:
+        raise UserError(f"--{key} has {len(words)} values, but takes one.")
+    return [word if key in TEXTS else literal(word) for word in words or ["True"]]
 
 
 def literal(text: str):
-    """The number, list, truth value … that a text is, or the text itself."""
+    """The number, list, truth value … that a text is, or the text itself.
+
+    dict(a=1) is a literal here as well, for command lines that were written so.
+    """
     if text.lower() in ("true", "false", "none"):
         text = text.capitalize()
     try:
-        return ast.literal_eval(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what Python thinks of the text as a program
+            node = ast.parse(text.strip(), mode="eval").body
+            return _read(node) if isinstance(node, ast.Call) else ast.literal_eval(node)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
 
-def single_values(flags: dict[str, list]) -> dict:
-    """Each flag's one value, with `a:b` keys made nested dicts."""
-    settings = {}
-    for key, words in flags.items():
-        if len(words) > 1:
-            raise UserError(
-                f"--{key} has {len(words)} values; one run takes one. "
-                "Write a list without blanks: [64,64]."
-            )
-        first, *rest = key.split(":")
-        value = words[0] if first in TEXTS else literal(words[0])
-        if rest and first not in DICTS:
-            raise UserError(f"--{key}: only {' and '.join(DICTS)} have settings inside them.")
-        inner, path = settings, [first, *rest]
-        for part in path[:-1]:
-            inner = inner.setdefault(part, {})
-        if not isinstance(inner, dict) or path[-1] in inner:
-            raise UserError(f"--{key} contradicts another flag; say it once.")
-        inner[path[-1]] = value
-    return settings
+def _read(node):
+    if isinstance(node, ast.Attribute):
+        return ast.unparse(node)  # torch.nn.ELU: a name, to be looked up where it is used
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        return ast.literal_eval(node)
+    named = {word.arg: word.value for word in node.keywords}
+    if node.func.id != "dict" or node.args or None in named:
+        raise ValueError("a call of something else than dict(name=value)")
+    return {name: _read(value) for name, value in named.items()}
+
+
+def has_one_value(key: str) -> bool:
+    """Whether a flag says something of all runs together."""
+    return key in LAUNCHER and key not in SEVERAL
+
+
+def address(text: str | None) -> str | None:
+    """HOST:PORT, if it is that."""
+    if text is not None and not re.fullmatch(r"[\w.:\[\]-]+:\d{1,5}", text):
+        raise UserError(f"--ray-address wants HOST:PORT, such as 192.168.0.1:6379, not {text!r}.")
+    return text
 
 
 def fit(algorithm, settings: dict) -> dict:
@@ -100,11 +158,16 @@ def fit(algorithm, settings: dict) -> dict:
         elif key in known:
             fitted[key] = of_kind(key, value, parameters[key].default)
         else:
-            near = did_you_mean(key, [*known, *LAUNCHER, *SHORT_FOR])
-            raise UserError(
-                f"{name} has no setting called {key!r}.{near} See: spinup {name} --help"
-            )
+            raise no_such_setting(name, key, [*known, *LAUNCHER, *SHORT_FOR])
     return fitted
+
+
+def no_such_setting(algorithm: str, key: str, known) -> UserError:
+    """What to say of a setting that an algorithm does not have."""
+    near = did_you_mean(key, known)
+    return UserError(
+        f"{algorithm} has no setting called {key!r}.{near} See: spinup {algorithm} --help"
+    )
 
 
 def of_kind(name, value, default):
@@ -118,7 +181,7 @@ def of_kind(name, value, default):
         return int(value)
     elif isinstance(default, str) and not isinstance(value, str):
         wanted = f"a text such as {default}"
-    elif isinstance(default, (int, float)) and isinstance(value, (str, list, tuple, dict)):
+    elif isinstance(default, (int, float)) and not isinstance(value, (int, float, type(None))):
         wanted = f"a number such as {default:g}" if value not in WORDS.get(name, ()) else None
     if wanted:
         raise UserError(f"--{name} wants {wanted}, not {value!r}.")
@@ -143,5 +206,6 @@ def describe(algorithm) -> str:
             shown = "" if default is None else f" [{default}]"
             lines.append(f"  --{key:18} {meaning}{shown}")
         lines.append("")
+    lines.append(GRID_HELP.format(name=name))
     lines.append("Short: " + ", ".join(f"--{s} for --{key}" for s, key in SHORT_FOR.items()))
     return "\n".join(lines)
