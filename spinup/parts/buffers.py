@@ -210,6 +210,7 @@ class NStepReplayBuffer(ReplayBuffer):
         """
         super().__init__(*args, **kwargs)
         self.n_step, self.gamma, self.priorities = n_step, gamma, None
+        self.one_step = np.asarray(gamma, np.float32)  # the discount of them all, where n_step is 1
         if priority_exponent is not None:
             self.priorities = Priorities(self.ring.max_size, priority_exponent)
 
@@ -228,7 +229,7 @@ class NStepReplayBuffer(ReplayBuffer):
         """
         if self.priorities is None:
             rows = self.sample_rows(batch_size)
-            weight = np.full(batch_size, 1 / batch_size, np.float32)
+            weight = np.full(batch_size, np.float32(1 / batch_size))
         else:
             rows, probability = self.priorities.sample(batch_size, self.rng)
             weight = (self.size * probability) ** -importance_exponent
@@ -243,7 +244,7 @@ class NStepReplayBuffer(ReplayBuffer):
         """The transitions that begin at `rows`: obs, act, rew, obs2, terminated, discount."""
         first = self.ring.rows.take(rows)
         if self.n_step == 1:
-            return *(first[name] for name in Transitions._fields), self.gamma
+            return *(first[name] for name in Transitions._fields), self.one_step
         size, total, column = self.ring.max_size, self.ring.total, self.ring.columns
         number = total - 1 - (total - 1 - rows) % size  # in the order in which they were stored
         rew, discount = first["rew"].astype(np.float64), np.full(len(rows), float(self.gamma))

@@ -114,11 +114,16 @@ def learn_scales(network, obs):
             module.see(obs)
 
 
+KEPT = {torch.float32, torch.int64}
+
+
 def to_tensor(x, device="cpu"):
     """An array as a tensor: whole numbers that choose an action stay whole, all else is float."""
-    here = device == "cpu" and isinstance(x, np.ndarray)
-    x = torch.from_numpy(x) if here else torch.as_tensor(x, device=device)  # the first is quicker
-    return x if x.dtype in (torch.float32, torch.int64) else x.float()
+    if device == "cpu" and isinstance(x, np.ndarray):
+        x = torch.from_numpy(x)  # quicker
+    else:
+        x = torch.as_tensor(x, device=device)
+    return x if x.dtype in KEPT else x.float()
 
 
 def passes(rollout: Rollout, times, minibatch_size=None):

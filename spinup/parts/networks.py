@@ -81,6 +81,7 @@ class MLPGaussianActor(Actor):
     def __init__(self, obs_dim, act_dim, hidden_sizes, activation, features=None):
         super().__init__()
         self.log_std = nn.Parameter(torch.full((act_dim,), -0.5))
+        self.minus_halves = np.full(act_dim, -0.5, np.float32)
         self.mu_net = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation, features)
 
     def _distribution(self, obs):
@@ -96,7 +97,7 @@ class MLPGaussianActor(Actor):
         """An action for each of a few observations and its log probability, as arrays."""
         mu, log_std = few_rows(self.mu_net, obs), self.log_std.detach().cpu().numpy()
         noise = torch.randn(mu.shape).numpy()
-        logp = -0.5 * (noise * noise).sum(-1) - log_std.sum() - len(log_std) * HALF_LOG_2PI
+        logp = (noise * noise) @ self.minus_halves - (log_std.sum() + len(log_std) * HALF_LOG_2PI)
         return mu + np.exp(log_std) * noise, logp
 
     def mode(self, obs):

@@ -185,7 +185,9 @@ class Recording:
         finally:
             torch.set_rng_state(random)
             watch.undo()
-        leaves, self.shape = tree_flatten(result)
+        leaves, shape = tree_flatten(result)
+        flat = isinstance(result, dict) and len(leaves) == len(result)
+        self.rebuilt = partial(_named, list(result)) if flat else partial(_unflattened, shape)
         params = [p for network in _networks(learner) for p in network.parameters()]
         params = [p for p in params if p.grad is not None]
         constants = _constants(watch)
@@ -209,7 +211,15 @@ class Recording:
             p.grad = grad  # another recording leaves it elsewhere
         for step in self.steps:
             step()
-        return tree_unflatten([_copy(result) for result in self.results], self.shape)
+        return self.rebuilt([_copy(result) for result in self.results])
+
+
+def _named(names, values):
+    return dict(zip(names, values))
+
+
+def _unflattened(shape, values):
+    return tree_unflatten(values, shape)
 
 
 def _copy(result):
