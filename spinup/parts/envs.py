@@ -336,7 +336,7 @@ class VectorEnv:
 
     def sample_actions(self) -> np.ndarray:
         """A random action for each environment: a number counted from 0, or a flat vector."""
-        samples = np.stack([self.action_space.sample() for _ in self.envs])
+        samples = np.array([self.action_space.sample() for _ in self.envs])
         if isinstance(self.action_space, Box):
             return samples.reshape(len(self), -1)
         return samples - self.action_space.start

@@ -336,7 +336,7 @@ class EpochLogger(Logger):
     def store(self, **values):
         """Note values: numbers, arrays or tensors, whose elements all count alike."""
         for key, value in values.items():
-            if hasattr(value, "detach"):
+            if getattr(value, "requires_grad", False):
                 value = value.detach()  # lets go of the graph it came from
             self.epoch_dict.setdefault(key, []).append(value)
 
