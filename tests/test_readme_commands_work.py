@@ -26,25 +26,42 @@ def test_the_two_commands_are_targets_of_the_makefile():
         assert "--constraint constraints.txt" in listed.stdout
 
 
-def test_the_command_lines(tmp_path):
-    (block,) = [b for b in blocks() if "spinup resume" in b]
+def type_in(block, count, folder, *more):
+    """Type the lines of a block; `more` makes a training short."""
     lines = block.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == count
     for line in lines:
         command, *words = line.split()
         assert command == "spinup"
         if words[0] == "ppo" and "--help" not in words:
             words += ["--steps_per_epoch", "100", "--train_pi_iters", "1", "--train_v_iters", "1"]
+            words += more
         ended = subprocess.run(
             [sys.executable, "-m", "spinup.run", *words],
-            cwd=tmp_path, capture_output=True, text=True,
+            cwd=folder, capture_output=True, text=True,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         )  # fmt: skip
         assert ended.returncode == 0, ended.stderr
+
+
+def test_the_command_lines(tmp_path):
+    (block,) = [b for b in blocks() if "spinup resume" in b]
+    type_in(block, 6, tmp_path)
     rows = (tmp_path / "data/try/try_s3/progress.txt").read_text().splitlines()
     assert len(rows) == 21  # ten epochs, then ten more, and the header
     assert (tmp_path / "try.png").stat().st_size > 5000
     assert (tmp_path / "try.mp4").stat().st_size > 1000
+    assert (tmp_path / "policy.onnx").stat().st_size > 1000
+
+
+def test_the_experiments(tmp_path):
+    (block,) = [b for b in blocks() if "spinup compare" in b]
+    type_in(block, 5, tmp_path, "--epochs", "2")
+    tables = list(tmp_path.glob("data/grid_gam0-9*/*/progress.txt"))
+    assert len(tables) == 6
+    assert all(len(table.read_text().splitlines()) == 3 for table in tables)
+    assert (tmp_path / "curves.png").stat().st_size > 5000
+    assert (tmp_path / "report.html").stat().st_size > 5000
 
 
 def test_the_python_examples(tmp_path):
