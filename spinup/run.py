@@ -101,6 +101,7 @@ def dispatch(argv):
 
 def guarded(work):
     """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2."""
+    from spinup.utils.jobs import JobsFailed
     from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs, proc_id
     from spinup.utils.run_utils import Finished
 
@@ -114,6 +115,8 @@ def guarded(work):
     except Finished as news:
         if proc_id() == 0:
             print(news)
+    except JobsFailed as failed:
+        abort(1, f"\n{failed}")
     except KeyboardInterrupt as stopped:
         abort(130, str(stopped) or "Stopped.")
     except BrokenPipeError:  # the reader of our output has gone
