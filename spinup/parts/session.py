@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 import spinup
-from spinup.parts.checkpoint import claim, read_latest, release
+from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
 from spinup.parts.settings import check, differences
 from spinup.utils.errors import UserError
@@ -89,7 +89,7 @@ def open_logger(
     config = {key: value for key, value in settings.items() if key != "resume"}
     config |= dict(algorithm=algorithm, num_procs=num_procs())
     resume = folder is not None and on_first_process(
-        lambda: _claim(folder, config, settings["resume"])
+        lambda: _claim(folder, config, settings["resume"] or is_restartable(folder))
     )
     _share_cores(settings, network, rows)
     logger = EpochLogger(**logger_kwargs, resume=resume)
@@ -136,9 +136,12 @@ def algorithm_name(algorithm) -> str:
     return f"{algorithm.__name__}_{backend}"
 
 
-def refuse_other_settings(folder, config: dict):
-    """Say what differs, if the run in `folder` was started with other settings."""
-    if found := differences(read_json(f"{folder}/config.json"), config):
+def refuse_other_settings(folder, config: dict, file: str = "config.json"):
+    """Say what differs, if the run in `folder` was started with other settings.
+
+    file: which of its files holds them
+    """
+    if found := differences(read_json(f"{folder}/{file}"), config):
         raise UserError(
             f"{folder} holds a run with other settings: {'; '.join(found)}. "
             "Choose another --exp_name for these, or start anew with --overwrite."
