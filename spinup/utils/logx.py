@@ -21,7 +21,10 @@ COLORS = dict(
     gray=30, red=31, green=32, yellow=33, blue=34, magenta=35, cyan=36, white=37, crimson=38
 )
 OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds what was there
-RUN_FILES = ("config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt")
+RUN_FILES = (
+    "config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt",
+    "job.json", "output.txt",
+)  # fmt: skip
 
 
 def colorize(string, color, bold=False, highlight=False):
