@@ -435,7 +435,7 @@ def _try_to_start(board, run, at_once):
 def _finish(board, run, interrupts):
     """Take note of how a run's process ended."""
     if run.talk is not None:
-        run.talk.join()
+        run.talk.join(timeout=5)  # something that the run has left behind may still hold the line
     forget_job_file(run.process)
     ended(run, run.process.returncode, interrupts)
     tell(board, run)

@@ -151,7 +151,7 @@ def as_text(runs: list[Standing]) -> str:
         "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)).rstrip()
         for row in rows
     ]
-    wrong = [f"{run.folder}: {run.wrong}" for run in runs if run.wrong]
+    wrong = [run.wrong for run in runs if run.wrong]
     return "\n".join([*lines, *([""] if wrong else []), *wrong])
 
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from spinup.utils.serialization_utils import read_json, write_json, write_whole
 SCRATCH = "SPINUP_SCRATCH"  # on a node: train in this folder of its own, whatever else it sees
 LATEST = "checkpoint/latest"
 TRIES = 5  # in a row without a new checkpoint, until a run whose nodes die is given up
-PATIENCE = 60  # seconds that the processes of a node that has died may take to end
+PATIENCE = 60  # seconds that the processes of a node or driver that died may take to end
 
 
 class Parcel(NamedTuple):
@@ -87,6 +88,16 @@ def _connected(address):
 # --- The driver ---
 
 
+@dataclass
+class Try:
+    """A run that was handed to the cluster."""
+
+    run: jobs.Run
+    token: Path  # a file in its folder, by which a task knows whether it sees the same one
+    number: int = 1  # of tries since the last checkpoint
+    epoch: int = 0  # of the checkpoint it begins from
+
+
 class Home:
     """What tasks ask of the driver's machine; an actor there."""
 
@@ -114,32 +125,34 @@ def run_on_ray(board: jobs.Board, address: str, interrupts: list):
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         home = ray.remote(Home).options(num_cpus=0, scheduling_strategy=here).remote()
-        largest = max((node["Resources"].get("CPU", 0) for node in ray.nodes()), default=0)
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        largest = max((resources.get("CPU", 0) for resources in nodes), default=0)
         for run in runs:
             if run.job.num_cpu > largest:
                 print(
                     f"{run.job.exp_name} asks for {run.job.num_cpu} CPUs, and no node has more "
                     f"than {largest:g}; it waits for one that has."
                 )
-        tokens = [_prepare(board, run) for run in runs]
-        going = {
-            _submit(ray, run, token, home): (run, token, 0)
-            for run, token in zip(runs, tokens)
-            if token
-        }
+        patience = time.time() + PATIENCE
+        tries = [Try(run, token) for run in runs if (token := _prepare(board, run, patience))]
         try:
+            going = {_submit(ray, one, home): one for one in tries}
             _see_through(ray, board, going, home, interrupts)
         finally:
-            for token in filter(None, tokens):
-                token.unlink(missing_ok=True)
+            for one in tries:
+                one.token.unlink(missing_ok=True)
     jobs.redraw(board, last=True)
 
 
-def _prepare(board, run) -> Path | None:
+def _prepare(board, run, patience) -> Path | None:
     """Ready the run's folder, with a file in it by which a task knows whether it is the same."""
+    folder = jobs.folder_of(run.job).absolute()
     try:
+        _wait_until_free(folder, patience)
         jobs.make_room(run.job)
-        token = jobs.folder_of(run.job).absolute() / f".driver-{uuid.uuid4().hex}"
+        for path in folder.glob(".driver-*"):  # of a driver that was killed
+            path.unlink()
+        token = folder / f".driver-{uuid.uuid4().hex}"
         token.touch()
     except (UserError, OSError) as error:
         run.state, run.why = "failed", str(error)
@@ -148,59 +161,75 @@ def _prepare(board, run) -> Path | None:
     return token
 
 
-def _submit(ray, run, token, home):
+def _submit(ray, one, home):
     import cloudpickle
 
-    device = str(run.job.kwargs.get("device") or "cpu")
+    job = one.run.job
     task = ray.remote(train).options(
-        num_cpus=run.job.num_cpu,
-        num_gpus=int(device.startswith("cuda")),
+        num_cpus=job.num_cpu,
+        num_gpus=int(str(job.kwargs.get("device") or "cpu").startswith("cuda")),
         num_returns="streaming",
         max_retries=0,  # it is submitted again below, where what it has sent is known
         scheduling_strategy="SPREAD",
-        name=jobs.folder_of(run.job).name,
+        name=jobs.folder_of(job).name,
     )
     threads = {name: os.environ[name] for name in jobs.THREAD_VARIABLES if name in os.environ}
     threads = threads or dict.fromkeys((*jobs.THREAD_VARIABLES, THREADS), "1")
     paths = jobs.environment(1, 1)["PYTHONPATH"]
-    return task.remote(cloudpickle.dumps(run.job), str(token), threads, paths, home)
+    return task.remote(cloudpickle.dumps(job), str(one.token), threads, paths, home)
 
 
 def _see_through(ray, board, going, home, interrupts):
     """Take in what tasks send until all have ended; those whose node died begin again."""
+    from spinup.parts.checkpoint import release
+
     passed_on = 0
     while going:
         for _ in interrupts[passed_on:]:
             passed_on += 1
             jobs.say_interrupted(board)
             home.interrupt.remote()
-            for task, (run, *_) in going.items():
-                if run.state == "queued":
+            for task, one in going.items():
+                if one.run.state == "queued":
                     ray.cancel(task)
         ready, _ = ray.wait(list(going), timeout=0.5)
         for task in ready:
-            run, token, tries = going[task]
             try:
-                news = ray.get(next(task))
-                if _take_in(board, run, news, interrupts):
-                    tries = 0
-                going[task] = run, token, tries
+                _take_in(board, going[task].run, ray.get(next(task)), interrupts)
+                continue
             except StopIteration:
-                del going[task]
-            except ray.exceptions.RayError as error:
-                del going[task]
-                if interrupts:
-                    run.state = "queued" if run.state == "queued" else "stopped"
-                elif _was_lost(ray, error) and tries < TRIES:
-                    run.state = "queued"
-                    print(f"{jobs.folder_of(run.job).name}: lost its node; it goes on elsewhere.",
-                          flush=True)  # fmt: skip
-                    board.height = 0
-                    going[_submit(ray, run, token, home)] = run, token, tries + 1
-                else:
-                    run.state, run.why = "failed", str(error).strip()
-                    jobs.tell(board, run)
+                error = None
+            except ray.exceptions.RayError as raised:
+                error = raised
+            one = going.pop(task)
+            release(jobs.folder_of(one.run.job))
+            if error and (again := _after(ray, board, one, error, interrupts)):
+                going[_submit(ray, again, home)] = again
         jobs.redraw(board)
+
+
+def _after(ray, board, one, error, interrupts) -> Try | None:
+    """What to try after a task that did not end by itself."""
+    run = one.run
+    name, epoch = jobs.folder_of(run.job).name, _epoch(run)
+    number = 1 if epoch > one.epoch else one.number + 1
+    if interrupts:
+        run.state = "queued" if run.state == "queued" else "stopped"
+    elif _was_lost(ray, error) and number <= TRIES:
+        run.state, board.height = "queued", 0
+        print(f"{name}: its node was lost after epoch {epoch}; it goes on elsewhere.", flush=True)
+        return Try(run, one.token, number, epoch)
+    else:
+        run.state = "failed"
+        run.why = "\n    ".join(str(error).strip().splitlines()[-jobs.LAST_LINES :])
+        jobs.tell(board, run)
+    return None
+
+
+def _epoch(run) -> int:
+    from spinup.parts.checkpoint import read_latest
+
+    return (read_latest(jobs.folder_of(run.job)) or {"epoch": 0})["epoch"]
 
 
 def _was_lost(ray, error) -> bool:
@@ -210,25 +239,23 @@ def _was_lost(ray, error) -> bool:
     return isinstance(error, tuple(getattr(ray.exceptions, name) for name in lost))
 
 
-def _take_in(board, run, news, interrupts) -> bool:
-    """Note what a task sends: that it began, what is new, how it ended; tells whether it is new."""
-    from spinup.parts.checkpoint import claim, release
+def _take_in(board, run, news, interrupts):
+    """Note what a task sends: that it began, what is new, how it ended."""
+    from spinup.parts.checkpoint import claim
 
     folder = jobs.folder_of(run.job)
     if isinstance(news, Parcel):
         unpack(news, folder)
         if "config.json" in news.news:
             _name_folder(folder)
-        return LATEST in news.news
+        return
     if isinstance(news, Began):
         run.state, run.began, run.said_before = "running", time.time(), news.said_before
         if not news.shared:
             claim(folder)  # for the run, which holds only the folder of its own machine
     else:
-        release(folder)
         jobs.ended(run, news, interrupts)
     jobs.tell(board, run)
-    return False
 
 
 def _name_folder(folder):
@@ -262,7 +289,7 @@ def train(job: bytes, token: str, threads: dict, paths: str, home):
         folder = Path(tempfile.mkdtemp(prefix="spinup-", dir=_scratch()))
         unpack(ask(home.fetch, str(Path(token).parent)), folder)
         pack(folder, sent)  # the driver has all of this
-    _wait_until_free(folder)
+    _wait_until_free(folder, time.time() + PATIENCE)
     paths = [*filter(None, [os.environ.get("PYTHONPATH")]), paths]
     variables = os.environ | threads | dict(PYTHONPATH=os.pathsep.join(paths))
     if heard := ask(home.interrupted):
@@ -298,11 +325,10 @@ def _scratch() -> str | None:
     return scratch
 
 
-def _wait_until_free(folder):
-    """Wait for the processes of a node that is lost to Ray, but may not know it yet."""
+def _wait_until_free(folder, patience):
+    """Wait for processes whose node or driver is gone, and who may not know it yet."""
     from spinup.parts.checkpoint import is_claimed
 
-    patience = time.time() + PATIENCE
     while is_claimed(folder) and time.time() < patience:
         time.sleep(0.5)
 

@@ -1,0 +1,182 @@
+"""On a real Ray cluster of two nodes, one of which dies, a grid ends as it does on one machine."""
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import grids
+import pytest
+
+from spinup.parts.checkpoint import read_latest
+from spinup.utils import ray_jobs
+from spinup.utils.errors import UserError
+from spinup.utils.jobs import JobsFailed, run_jobs
+
+QUICK = dict(
+    health_check_initial_delay_ms=500, health_check_period_ms=500, health_check_failure_threshold=4
+)  # a node that dies is noticed in seconds
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The head of a cluster on loopback, without a CPU of its own."""
+    temporary = tempfile.mkdtemp(prefix="r")  # a short path: sockets are kept in it
+    before = os.environ.get("RAY_TMPDIR")
+    os.environ["RAY_TMPDIR"] = temporary
+    ray_jobs._import_ray()
+    from ray.cluster_utils import Cluster
+
+    head = dict(num_cpus=0, include_dashboard=False, _system_config=QUICK)
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    yield cluster
+    cluster.shutdown()
+    shutil.rmtree(temporary, ignore_errors=True)
+    if before is None:
+        del os.environ["RAY_TMPDIR"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The tables of the twelve runs as each is by itself."""
+    folder = tmp_path_factory.mktemp("alone")
+    grids.train_here(grids.twelve(folder))
+    return grids.tables(folder)
+
+
+@pytest.fixture
+def add_node(cluster):
+    """Adds a node of one CPU, which leaves when the test ends."""
+    nodes = []
+
+    def add(**variables):
+        nodes.append(cluster.add_node(num_cpus=1, env_vars=variables))
+        return nodes[-1]
+
+    yield add
+    for node in nodes:
+        if node in cluster.list_all_nodes():
+            cluster.remove_node(node)
+
+
+def meanwhile(condition, act):
+    """Do `act` as soon as `condition` holds, while the test goes on."""
+
+    def watch():
+        while not done.wait(0.02):
+            if condition():
+                act()
+                return
+
+    done = threading.Event()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return done, thread
+
+
+def epochs_of(data) -> list[int]:
+    return [latest["epoch"] for path in data.glob("*/*") if (latest := read_latest(path))]
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared folder", "folders of their own"])
+def test_a_node_dies_and_all_finish(shared, cluster, add_node, alone, tmp_path, capsys):
+    data, scratch = tmp_path / "data", tmp_path / "scratch"
+    own = {} if shared else {ray_jobs.SCRATCH: str(scratch)}
+    add_node(**own)
+    doomed = add_node(**own)
+    jobs = grids.twelve(data) if shared else grids.twelve(data, seeds=range(2))
+
+    def both_at_work():
+        epochs = epochs_of(data)
+        return len(epochs) > 2 and sum(0 < epoch < grids.EPOCHS for epoch in epochs) == 2
+
+    done, _ = meanwhile(both_at_work, lambda: cluster.remove_node(doomed, allow_graceful=False))
+    run_jobs(jobs, ray_address=cluster.address)
+    done.set()
+    output = capsys.readouterr().out
+    assert output.count("its node was lost after epoch") == 1, output
+    found = grids.tables(data)
+    assert len(found) == len(jobs)
+    assert found == {name: alone[name] for name in found}
+    for folder in data.glob("*/*"):
+        assert (folder / "output.txt").stat().st_size and (folder / "pyt_save/model.pt").exists()
+        assert f'"output_dir": "{folder}"' in (folder / "config.json").read_text()
+        assert not list(folder.glob(".driver-*"))
+    assert scratch.exists() is not shared
+    run_jobs(jobs)  # here, where all of them are known to be finished
+    assert "finished before" in capsys.readouterr().out
+
+
+def test_ctrl_c_and_failures_reach_the_driver(cluster, add_node, tmp_path, capsys):
+    assert threading.current_thread() is threading.main_thread()
+    add_node(**{ray_jobs.SCRATCH: str(tmp_path / "scratch")})
+    data, many = tmp_path / "data", 2000
+    broken = grids.job("broken", lambda **settings: 1 / 0, grids.SMALL, 0, data)
+    done, thread = meanwhile(lambda: epochs_of(data), lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt, match="Stopped") as stopped:
+        run_jobs([broken, *grids.twelve(data, epochs=many)[:2]], ray_address=cluster.address)
+    assert "(1 queued; 1 stopped; 1 failed)" in str(stopped.value)
+    assert "ZeroDivisionError" in str(stopped.value)
+    (epoch,) = epochs_of(data)
+    assert 0 < epoch < many
+    (output,) = data.glob("vpg/*/output.txt")
+    assert f"Stopped after {epoch} of {many} epochs" in output.read_text()
+
+
+def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path):
+    """Two processes that train one policy are one task of two CPUs."""
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    pair = grids.twelve(tmp_path, epochs=2)[0]
+    pair.num_cpu = 2
+    broken = grids.job("broken", lambda **settings: 1 / 0, grids.SMALL, 0, tmp_path)
+    with pytest.raises(JobsFailed, match="ZeroDivisionError"):
+        run_jobs([pair, broken], ray_address="local")
+    assert read_latest(tmp_path / "vpg" / "vpg_s0") == dict(epoch=2, num_procs=2)
+    left = {path for path in set(Path(tempfile.gettempdir()).iterdir()) - before}
+    assert not [path for path in left if path.name.startswith(("ray", "spinup"))]
+
+
+def test_no_cluster_is_told_in_a_sentence(tmp_path):
+    began = time.time()
+    with pytest.raises(UserError, match="There is no Ray cluster at 127.0.0.1:1"):
+        run_jobs(grids.twelve(tmp_path), ray_address="127.0.0.1:1")
+    assert time.time() - began < 100
+    assert not any(tmp_path.iterdir())
+
+
+def test_parcels_carry_what_is_new_and_nothing_else(tmp_path):
+    here, there, sent = tmp_path / "here", tmp_path / "there", {}
+    (here / "checkpoint" / "ring").mkdir(parents=True)
+    there.mkdir()
+
+    def save(epoch, rows, table):
+        (here / "checkpoint" / "ring" / "0.rows").write_bytes(rows)
+        (here / "progress.txt").write_text(table)
+        (here / "checkpoint" / f"epoch{epoch}.npz").write_bytes(b"%d" % epoch)
+        (here / "checkpoint" / "latest").write_bytes(b"%d" % epoch)
+        for path in (here / "checkpoint").glob("epoch*"):
+            if path.name != f"epoch{epoch}.npz":
+                path.unlink()
+
+    def contents(folder):
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+    (here / ".lock").touch()
+    save(1, b"abc", "one\n")
+    first = ray_jobs.pack(here, sent)
+    assert ".lock" not in first.files and first.news["progress.txt"] == (0, b"one\n")
+    ray_jobs.unpack(first, there)
+    (here / ".lock").unlink()
+    assert contents(there) == contents(here)
+    time.sleep(0.02)  # beyond what the clock of files may miss
+    save(2, b"abcdef", "One\ntwo\n")
+    second = ray_jobs.pack(here, sent)
+    assert second.news["checkpoint/ring/0.rows"] == (3, b"def")
+    assert second.news["progress.txt"] == (0, b"One\ntwo\n")  # not only longer: another
+    ray_jobs.unpack(second, there)
+    assert contents(there) == contents(here)
+    assert ray_jobs.pack(here, sent).news == {}
