@@ -115,14 +115,15 @@ def test_ctrl_c_and_failures_reach_the_driver(cluster, add_node, tmp_path, capsy
     add_node(**{ray_jobs.SCRATCH: str(tmp_path / "scratch")})
     data, many = tmp_path / "data", 2000
     broken = grids.job("broken", lambda **settings: 1 / 0, grids.SMALL, 0, data)
-    done, thread = meanwhile(lambda: epochs_of(data), lambda: os.kill(os.getpid(), signal.SIGINT))
+    done, _ = meanwhile(lambda: epochs_of(data), lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt, match="Stopped") as stopped:
         run_jobs([broken, *grids.twelve(data, epochs=many)[:2]], ray_address=cluster.address)
+    done.set()
     assert "(1 queued; 1 stopped; 1 failed)" in str(stopped.value)
     assert "ZeroDivisionError" in str(stopped.value)
     (epoch,) = epochs_of(data)
     assert 0 < epoch < many
-    (output,) = data.glob("vpg/*/output.txt")
+    (output,) = [path for path in data.glob("*/*/output.txt") if path.parent.name != "broken_s0"]
     assert f"Stopped after {epoch} of {many} epochs" in output.read_text()
 
 
@@ -135,15 +136,15 @@ def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path):
     with pytest.raises(JobsFailed, match="ZeroDivisionError"):
         run_jobs([pair, broken], ray_address="local")
     assert read_latest(tmp_path / "vpg" / "vpg_s0") == dict(epoch=2, num_procs=2)
-    left = {path for path in set(Path(tempfile.gettempdir()).iterdir()) - before}
+    left = set(Path(tempfile.gettempdir()).iterdir()) - before
     assert not [path for path in left if path.name.startswith(("ray", "spinup"))]
 
 
 def test_no_cluster_is_told_in_a_sentence(tmp_path):
-    began = time.time()
-    with pytest.raises(UserError, match="There is no Ray cluster at 127.0.0.1:1"):
+    with pytest.raises(UserError, match="There is no Ray cluster at 127.0.0.1:1 .*refused"):
         run_jobs(grids.twelve(tmp_path), ray_address="127.0.0.1:1")
-    assert time.time() - began < 100
+    with pytest.raises(UserError, match="There is no Ray cluster at nowhere"):
+        run_jobs(grids.twelve(tmp_path), ray_address="nowhere")
     assert not any(tmp_path.iterdir())
 
 

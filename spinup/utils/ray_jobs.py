@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import time
 import uuid
@@ -69,20 +70,27 @@ def _connected(address):
     if own:
         settings |= dict(num_cpus=jobs.cores(), include_dashboard=False, _temp_dir=own)
     try:
+        if not own:
+            _knock(address)  # Ray itself would try for minutes
         ray.init(address=address, **settings)
-        yield ray
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        if ray.is_initialized():
-            raise
+    except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(
             f"There is no Ray cluster at {address} that this machine is part of ({reason}). "
             f"Let it join with: ray start --address={address}"
         )
+    try:
+        yield ray
     finally:
         ray.shutdown()
         if own:
             shutil.rmtree(own, ignore_errors=True)
+
+
+def _knock(address):
+    """Raise unless something listens at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 # --- The driver ---

@@ -5,6 +5,7 @@
 FOLDER stands for the job's own output_dir, on a machine that does not see that one.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -38,4 +39,6 @@ def run(job_file, folder=None):
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "pthread_sigmask"):  # Ray's workers are deaf to Ctrl-C, and so we would be
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     guarded(lambda: run(*sys.argv[1:]))
