@@ -129,7 +129,8 @@ def test_ctrl_c_and_failures_reach_the_driver(cluster, add_node, tmp_path, capsy
 
 def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path):
     """Two processes that train one policy are one task of two CPUs."""
-    before = set(Path(tempfile.gettempdir()).iterdir())
+    token, before = Path.home() / ".ray", set(Path(tempfile.gettempdir()).iterdir())
+    known, variables = token.exists(), dict(os.environ)
     pair = grids.twelve(tmp_path, epochs=2)[0]
     pair.num_cpu = 2
     broken = grids.job("broken", lambda **settings: 1 / 0, grids.SMALL, 0, tmp_path)
@@ -138,6 +139,8 @@ def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path):
     assert read_latest(tmp_path / "vpg" / "vpg_s0") == dict(epoch=2, num_procs=2)
     left = set(Path(tempfile.gettempdir()).iterdir()) - before
     assert not [path for path in left if path.name.startswith(("ray", "spinup"))]
+    assert token.exists() is known
+    assert dict(os.environ) == variables
 
 
 def test_no_cluster_is_told_in_a_sentence(tmp_path):

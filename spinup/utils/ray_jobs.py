@@ -16,6 +16,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,26 +66,46 @@ def _connected(address):
     if ray.is_initialized():
         yield ray
         return
-    settings = dict(log_to_driver=False, logging_level="ERROR")
-    own = tempfile.mkdtemp(prefix="ray-") if address == "local" else None
-    if own:
-        settings |= dict(num_cpus=jobs.cores(), include_dashboard=False, _temp_dir=own)
-    try:
-        if not own:
-            _knock(address)  # Ray itself would try for minutes
-        ray.init(address=address, **settings)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(
-            f"There is no Ray cluster at {address} that this machine is part of ({reason}). "
-            f"Let it join with: ray start --address={address}"
-        )
-    try:
+    with contextlib.ExitStack() as stack:
+        settings = dict(log_to_driver=False, logging_level="ERROR")
+        if address == "local":
+            settings |= stack.enter_context(_cluster_of_our_own())
+        stack.callback(ray.shutdown)
+        try:
+            if address != "local":
+                _knock(address)  # Ray itself would try for minutes
+            ray.init(address=address, **settings)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise UserError(
+                f"There is no Ray cluster at {address} that this machine is part of ({reason}). "
+                f"Let it join with: ray start --address={address}"
+            )
         yield ray
+
+
+@contextlib.contextmanager
+def _cluster_of_our_own():
+    """How to start a Ray that leaves nothing behind.
+
+    Ray lets nobody in without a token, and would write one into the user's home.
+    """
+    names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    os.environ.setdefault("RAY_AUTH_TOKEN", _own_token())
+    folder = tempfile.mkdtemp(prefix="ray-")
+    try:
+        yield dict(num_cpus=jobs.cores(), include_dashboard=False, _temp_dir=folder)
     finally:
-        ray.shutdown()
-        if own:
-            shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+@cache
+def _own_token() -> str:
+    return uuid.uuid4().hex + uuid.uuid4().hex
 
 
 def _knock(address):
