@@ -5,6 +5,7 @@ As a program, it runs the grid: `python grids.py DATA_DIR AT_ONCE [EPOCHS]`.
 
 import contextlib
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -61,6 +62,30 @@ def tables(data_dir) -> dict:
         rows = [line.split("\t") for line in path.read_text().splitlines()]
         time_column = rows[0].index("Time")
         found[path.parent.name] = [row[:time_column] + row[time_column + 1 :] for row in rows]
+    return found
+
+
+def sessions(run_folder) -> list[list[int]]:
+    """The epochs that each start of a run has done, by what it said; of those that did any."""
+    _, *said = (Path(run_folder) / "output.txt").read_text().split("_pytorch on CartPole-v1, seed")
+    epochs = [[int(n) for n in re.findall(r"\| +Epoch \| +(\d+) \|", text)] for text in said]
+    return [numbers for numbers in epochs if numbers]
+
+
+def goes_on(sessions) -> bool:
+    """Whether each start began where the one before ended; an epoch not yet saved is made again."""
+    pairs = zip(sessions, sessions[1:])
+    return all(after[0] in (before[-1], before[-1] + 1) for before, after in pairs)
+
+
+def marked(mark) -> list[list[str]]:
+    """The command lines of processes that live, and have MARK in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            dead = process.joinpath("stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+            if f"MARK={mark}".encode() in process.joinpath("environ").read_bytes() and not dead:
+                found.append(process.joinpath("cmdline").read_text().split("\0")[:-1])
     return found
 
 

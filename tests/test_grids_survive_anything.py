@@ -40,19 +40,6 @@ def start(*words, mark="") -> subprocess.Popen:
     )  # fmt: skip
 
 
-def marked(mark) -> list[str]:
-    """The processes that were started with MARK in their environment and are still there."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            dead = process.joinpath("stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-            if f"MARK={mark}".encode() in process.joinpath("environ").read_bytes() and not dead:
-                found.append(process.name)
-        except OSError:
-            continue
-    return found
-
-
 def wait_for(condition, what, seconds=120):
     for _ in range(100 * seconds):
         if condition():
@@ -83,7 +70,7 @@ def test_killed_three_times_it_ends_as_one_left_alone(alone, tmp_path):
         output = grid.communicate()[0]
         assert grid.returncode == -signal.SIGKILL
         assert "Another process" not in output
-        wait_for(lambda: not marked(mark), "runs that ended with their grid", 10)
+        wait_for(lambda: not grids.marked(mark), "runs that ended with their grid", 10)
         folders = list(data.glob("*/*"))
         wait_for(lambda folders=folders: not any(map(is_claimed, folders)), "free folders", 10)
         done = [name for name, epoch in epochs_done(data).items() if epoch == grids.EPOCHS]
@@ -99,10 +86,13 @@ def test_killed_three_times_it_ends_as_one_left_alone(alone, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in finished} == finished  # not trained twice
     for path in finished:
         assert f"{path.parent.name}: finished before" in output
+    starts = {path.name: grids.sessions(path) for path in data.glob("*/*_s*")}
+    assert all(map(grids.goes_on, starts.values())), starts
+    assert sum(len(sessions) - 1 for sessions in starts.values() if sessions) >= 3
     assert re.search(r"broken failed: .*broken_s0\n", output)
     assert "    RuntimeError: the wheels came off\n" in output
     assert "1 of 13 runs failed; the other 12 are done" in output
-    assert not marked(mark)
+    assert not grids.marked(mark)
 
     refused_and_extended(data)
 

@@ -1,6 +1,7 @@
 """On a real Ray cluster of two nodes, one of which dies, a grid ends as it does on one machine."""
 
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -39,14 +40,6 @@ def cluster():
         del os.environ["RAY_TMPDIR"]
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """The tables of the twelve runs as each is by itself."""
-    folder = tmp_path_factory.mktemp("alone")
-    grids.train_here(grids.twelve(folder))
-    return grids.tables(folder)
-
-
 @pytest.fixture
 def add_node(cluster):
     """Adds a node of one CPU, which leaves when the test ends."""
@@ -63,7 +56,7 @@ def add_node(cluster):
 
 
 def meanwhile(condition, act):
-    """Do `act` as soon as `condition` holds, while the test goes on."""
+    """Do `act` as soon as `condition` holds, while the test goes on; gives what calls it off."""
 
     def watch():
         while not done.wait(0.02):
@@ -72,42 +65,78 @@ def meanwhile(condition, act):
                 return
 
     done = threading.Event()
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    return done, thread
+    threading.Thread(target=watch, daemon=True).start()
+    return done
 
 
 def epochs_of(data) -> list[int]:
     return [latest["epoch"] for path in data.glob("*/*") if (latest := read_latest(path))]
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["shared folder", "folders of their own"])
-def test_a_node_dies_and_all_finish(shared, cluster, add_node, alone, tmp_path, capsys):
-    data, scratch = tmp_path / "data", tmp_path / "scratch"
-    own = {} if shared else {ray_jobs.SCRATCH: str(scratch)}
-    add_node(**own)
-    doomed = add_node(**own)
-    jobs = grids.twelve(data) if shared else grids.twelve(data, seeds=range(2))
+def in_the_middle(mark, epochs) -> list[Path]:
+    """The folders of runs that processes with a mark are training, some epochs after the start."""
+    commands = [words for words in grids.marked(mark) if "spinup.utils.run_entrypoint" in words]
+    folders = [Path(words[-1]) for words in commands]
+    return [path for path in folders if 1 <= (read_latest(path) or {"epoch": 0})["epoch"] < epochs]
 
-    def both_at_work():
-        epochs = epochs_of(data)
-        return len(epochs) > 2 and sum(0 < epoch < grids.EPOCHS for epoch in epochs) == 2
 
-    done, _ = meanwhile(both_at_work, lambda: cluster.remove_node(doomed, allow_graceful=False))
-    run_jobs(jobs, ray_address=cluster.address)
-    done.set()
-    output = capsys.readouterr().out
-    assert output.count("its node was lost after epoch") == 1, output
-    found = grids.tables(data)
-    assert len(found) == len(jobs)
-    assert found == {name: alone[name] for name in found}
+def check_it_went_on(data, output):
+    """One run lost its node, and went on from the checkpoint that it had."""
+    ((lost, epoch),) = re.findall(r"(\w+): its node was lost after epoch (\d+)", output)
+    first, second = grids.sessions(data / lost.partition("_")[0] / lost)
+    assert second[0] == first[0] + int(epoch) > first[0]
+
+
+def check_folders(data):
     for folder in data.glob("*/*"):
-        assert (folder / "output.txt").stat().st_size and (folder / "pyt_save/model.pt").exists()
+        assert (folder / "pyt_save/model.pt").exists()
         assert f'"output_dir": "{folder}"' in (folder / "config.json").read_text()
         assert not list(folder.glob(".driver-*"))
-    assert scratch.exists() is not shared
-    run_jobs(jobs)  # here, where all of them are known to be finished
-    assert "finished before" in capsys.readouterr().out
+
+
+def test_a_node_dies_and_all_finish(cluster, add_node, tmp_path, capsys):
+    data, mark = tmp_path / "data", f"{tmp_path.name}-{os.getpid()}"
+    add_node()
+    doomed = add_node(MARK=mark)
+    done = meanwhile(
+        lambda: in_the_middle(mark, grids.EPOCHS),
+        lambda: cluster.remove_node(doomed, allow_graceful=False),
+    )
+    run_jobs(grids.twelve(data), ray_address=cluster.address)
+    done.set()
+    check_it_went_on(data, capsys.readouterr().out)
+    check_folders(data)
+    grids.train_here(grids.twelve(tmp_path / "alone"))
+    assert len(grids.tables(data)) == 12
+    assert grids.tables(data) == grids.tables(tmp_path / "alone")
+    run_jobs(grids.twelve(data))  # here, where all of them are known to be finished
+    assert capsys.readouterr().out.count("finished before") == 12
+
+
+def test_without_a_shared_folder_too(cluster, add_node, tmp_path, capsys):
+    """Long runs that keep a replay: what is sent is sent while they train."""
+    data, epochs = tmp_path / "data", 30
+    own = {ray_jobs.SCRATCH: str(tmp_path / "scratch")}
+    add_node(**own)
+    doomed = add_node(**own)
+
+    def grid(folder):
+        jobs = grids.twelve(folder, epochs, seeds=range(3))
+        return [job for job in jobs if job.exp_name == "dqn"]
+
+    def both_have_sent():
+        return sum(1 < epoch < epochs for epoch in epochs_of(data)) == 2
+
+    done = meanwhile(both_have_sent, lambda: cluster.remove_node(doomed, allow_graceful=False))
+    run_jobs(grid(data), ray_address=cluster.address)
+    done.set()
+    check_it_went_on(data, capsys.readouterr().out)
+    check_folders(data)
+    grids.train_here(grid(tmp_path / "alone"))
+    assert len(grids.tables(data)) == 3
+    assert grids.tables(data) == grids.tables(tmp_path / "alone")
+    assert list(data.glob("*/*/checkpoint/*/*.rows"))
+    assert (tmp_path / "scratch").exists()
 
 
 def test_ctrl_c_and_failures_reach_the_driver(cluster, add_node, tmp_path, capsys):
@@ -115,7 +144,7 @@ def test_ctrl_c_and_failures_reach_the_driver(cluster, add_node, tmp_path, capsy
     add_node(**{ray_jobs.SCRATCH: str(tmp_path / "scratch")})
     data, many = tmp_path / "data", 2000
     broken = grids.job("broken", lambda **settings: 1 / 0, grids.SMALL, 0, data)
-    done, _ = meanwhile(lambda: epochs_of(data), lambda: os.kill(os.getpid(), signal.SIGINT))
+    done = meanwhile(lambda: epochs_of(data), lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt, match="Stopped") as stopped:
         run_jobs([broken, *grids.twelve(data, epochs=many)[:2]], ray_address=cluster.address)
     done.set()
