@@ -194,7 +194,7 @@ def test_cores_are_shared_out(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs_module, "cores", lambda: 6)
     path = str(tmp_path / "notes")
     grid = [grids.job("j", noting(), dict(path=path, pause=0.4), s, tmp_path) for s in range(5)]
-    grid[2].num_cpu = 2
+    grid[2].num_cpu, grid[2].kwargs["pause"] = 2, 2.0  # long enough to be seen beside the others
     run_jobs(grid, at_once=2)
     found = notes(path)
     assert len(found) == 6  # one of them in two processes

@@ -73,11 +73,14 @@ def epochs_of(data) -> list[int]:
     return [latest["epoch"] for path in data.glob("*/*") if (latest := read_latest(path))]
 
 
-def in_the_middle(mark, epochs) -> list[Path]:
-    """The folders of runs that processes with a mark are training, some epochs after the start."""
-    commands = [words for words in grids.marked(mark) if "spinup.utils.run_entrypoint" in words]
-    folders = [Path(words[-1]) for words in commands]
-    return [path for path in folders if 1 <= (read_latest(path) or {"epoch": 0})["epoch"] < epochs]
+def trained_by(mark) -> list[Path]:
+    """The folders of the runs whose processes have a mark."""
+    commands = grids.marked(mark)
+    return [Path(words[-1]) for words in commands if "spinup.utils.run_entrypoint" in words]
+
+
+def in_the_middle(folder) -> bool:
+    return 1 <= (read_latest(folder) or {"epoch": 0})["epoch"] < grids.EPOCHS
 
 
 def check_it_went_on(data, output):
@@ -96,14 +99,20 @@ def check_folders(data):
 
 def test_a_node_dies_and_all_finish(cluster, add_node, tmp_path, capsys):
     data, mark = tmp_path / "data", f"{tmp_path.name}-{os.getpid()}"
-    add_node()
-    doomed = add_node(MARK=mark)
+    add_node(MARK=f"{mark}-safe")
+    doomed = add_node(MARK=f"{mark}-doomed")
+    at_once = set()
+
+    def doomed_has_a_checkpoint():
+        at_once.add(len(trained_by(mark)))
+        return any(map(in_the_middle, trained_by(f"{mark}-doomed")))
+
     done = meanwhile(
-        lambda: in_the_middle(mark, grids.EPOCHS),
-        lambda: cluster.remove_node(doomed, allow_graceful=False),
+        doomed_has_a_checkpoint, lambda: cluster.remove_node(doomed, allow_graceful=False)
     )
     run_jobs(grids.twelve(data), ray_address=cluster.address)
     done.set()
+    assert max(at_once) == 2  # a CPU each
     check_it_went_on(data, capsys.readouterr().out)
     check_folders(data)
     grids.train_here(grids.twelve(tmp_path / "alone"))
