@@ -46,7 +46,7 @@ class Checkpoint:
         Ctrl-C is heard at the end of the epoch, when the checkpoint is whole;
         a second one stops at once, and the epoch is lost.
         """
-        first = self.restore() if resume else 0
+        first = self.restore() if resume or is_restartable(self.run_folder) else 0
         if first >= epochs and proc_id() == 0:
             print(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
         previous = self._listen()
@@ -190,6 +190,34 @@ def release(run_folder):
     """Let other processes train there again."""
     if lock := _locks.pop(Path(run_folder).resolve(), None):
         lock.close()
+
+
+def is_claimed(run_folder) -> bool:
+    """Whether a process is training there now, as far as can be seen."""
+    try:
+        with open(Path(run_folder) / ".lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (OSError, AttributeError):  # there is no lock, or none can be had on this system
+        pass
+    return False
+
+
+_restartable = set()  # folders in which this process goes on from a checkpoint, asked or not
+
+
+def make_restartable(folder):
+    """Let whatever is trained in `folder` and below go on from its checkpoint, if it has one.
+
+    So a job that is started again need not be told, whatever function it calls.
+    """
+    _restartable.add(Path(folder).resolve())
+
+
+def is_restartable(run_folder) -> bool:
+    folder = Path(run_folder).resolve()
+    return not _restartable.isdisjoint((folder, *folder.parents))
 
 
 def random_streams() -> dict:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 import spinup
-from spinup.parts.checkpoint import claim, read_latest, release
+from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
 from spinup.parts.settings import check, differences
 from spinup.utils.errors import UserError
@@ -89,7 +89,7 @@ def open_logger(
     config = {key: value for key, value in settings.items() if key != "resume"}
     config |= dict(algorithm=algorithm, num_procs=num_procs())
     resume = folder is not None and on_first_process(
-        lambda: _claim(folder, config, settings["resume"])
+        lambda: _claim(folder, config, settings["resume"] or is_restartable(folder))
     )
     _share_cores(settings, network, rows)
     logger = EpochLogger(**logger_kwargs, resume=resume)

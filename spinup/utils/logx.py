@@ -24,7 +24,8 @@ COLORS = dict(
 OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds what was there
 DIARIES = (diaries.EVENTS, diaries.WANDB_RUNS)
 RUN_FILES = (
-    "config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt", *DIARIES
+    "config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt",
+    "job.json", "output.txt", *DIARIES,
 )  # fmt: skip
 
 

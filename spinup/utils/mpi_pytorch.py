@@ -5,7 +5,7 @@ import os
 import torch
 from threadpoolctl import ThreadpoolController
 
-from spinup.utils.mpi_tools import broadcast, mpi_sum, num_procs
+from spinup.utils.mpi_tools import THREADS, broadcast, mpi_sum, num_procs
 
 WORTH_SHARING = 2_000_000  # multiplications in the largest product of a gradient step
 _all_threads = torch.get_num_threads()  # as many as PyTorch finds useful here
@@ -20,11 +20,14 @@ def setup_pytorch_for_mpi(largest_product=WORTH_SHARING):
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         # NumPy does what is small here; threads of its own would only get in PyTorch's way.
         ThreadpoolController().select(internal_api="openblas").limit(limits=1)
-    if "OMP_NUM_THREADS" in os.environ:
+    if THREADS in os.environ:
+        share = int(os.environ[THREADS])
+    elif "OMP_NUM_THREADS" in os.environ:
         return
-    here = int(os.environ.get("MPI_LOCALNRANKS", num_procs()))  # those on this host
-    worth = largest_product >= WORTH_SHARING
-    torch.set_num_threads(max(1, _all_threads // here) if worth else 1)
+    else:
+        here = int(os.environ.get("MPI_LOCALNRANKS", num_procs()))  # those on this host
+        share = max(1, _all_threads // here)
+    torch.set_num_threads(share if largest_product >= WORTH_SHARING else 1)
 
 
 def mpi_avg_grads(module):

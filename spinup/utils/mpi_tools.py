@@ -22,6 +22,8 @@ from spinup.utils.errors import UserError
 # Set by the launchers we know: MPICH and its kin, PMIx, Open MPI.
 LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 FORKED = "SPINUP_FORKED"  # set in processes that mpi_fork has started
+# The threads that each process may have, where runs side by side share the cores.
+THREADS = "SPINUP_THREADS"
 HOW_TO_INSTALL = "Several processes need MPI: pip install mpi4py mpich"
 
 
@@ -113,7 +115,7 @@ def mpi_fork(n: int, bind_to_core: bool = False, handed_over: str = ""):
         env=environment,
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # so that Ctrl-C reaches us alone, and we pass it on once
-        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        preexec_fn=die_with_parent if sys.platform == "linux" else None,
     )
     interrupts = []
 
@@ -128,8 +130,8 @@ def mpi_fork(n: int, bind_to_core: bool = False, handed_over: str = ""):
     sys.exit(130 if interrupts and code else code)
 
 
-def _die_with_parent():
-    """Runs in the launcher before it starts: it must not outlive us, whatever ends us."""
+def die_with_parent():
+    """Runs in a new process before its program: it must not outlive us, whatever ends us."""
     parent_death_signal = 1
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
 

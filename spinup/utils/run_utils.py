@@ -20,6 +20,7 @@ from spinup import user_config
 from spinup.utils import flags
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.logx import cannot_write, colorize
+from spinup.utils.ls import JOB_FILE, read_table
 from spinup.utils.mpi_tools import (
     FORKED,
     mpi_fork,
@@ -30,7 +31,6 @@ from spinup.utils.mpi_tools import (
 )
 from spinup.utils.serialization_utils import convert_json, read_json
 
-JOB_FILE = "job.json"  # what is noted of a run in its folder by what has started it
 LINE = "=" * 80
 VALID = frozenset(string.ascii_letters + string.digits + "-_")  # in the names of folders
 LONGEST_NAME = 255  # bytes, of a folder, on every usual file system
@@ -525,7 +525,7 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
     through = isinstance(note.get("job"), dict) and note["job"].get("state") == "finished"
     if latest is None and not through:
         # What a run leaves that was stopped before its first checkpoint is made again.
-        if _rows(folder) <= (ours or bool(note)):
+        if read_table(folder / "progress.txt").rows <= (ours or bool(note)):
             return "start"
         if ours or not note:
             raise UserError(
@@ -561,11 +561,6 @@ def is_algorithm(thunk) -> bool:
 def _defaults(thunk) -> dict:
     parameters = inspect.signature(thunk).parameters
     return {key: p.default for key, p in parameters.items() if p.default is not p.empty}
-
-
-def _rows(folder) -> int:
-    table = folder / "progress.txt"
-    return table.read_text(errors="replace").count("\n") - 1 if table.is_file() else 0
 
 
 class Finished(Exception):

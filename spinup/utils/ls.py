@@ -1,0 +1,179 @@
+"""How runs stand: `spinup ls FOLDER…`, and what the table of a grid shows."""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from spinup.user_config import DEFAULT_DATA_DIR
+from spinup.utils.errors import UserError
+from spinup.utils.logx import OLDER_RUNS
+from spinup.utils.serialization_utils import convert_json, read_json
+
+JOB_FILE = "job.json"  # what a grid notes of a run: its settings, and how it ended
+PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a run has
+
+
+@dataclass
+class Standing:
+    """How one run stands; None is what its files do not tell."""
+
+    state: str  # running, finished, stopped, failed, or original: by the original library
+    algorithm: str | None
+    environment: str | None
+    seed: int | None
+    epochs_done: int
+    epochs: int | None
+    performance: float | None
+    steps_per_second: float | None
+    folder: str
+    wrong: str | None  # what cannot be read, in a sentence
+
+
+def standing(folder: Path) -> Standing:
+    """How the run in a folder stands, by its files alone; what is broken is told, not raised."""
+    from spinup.parts.checkpoint import is_claimed, read_latest
+
+    wrong = []
+
+    def read(reader, path):
+        try:
+            return reader(path) or {}
+        except (UserError, OSError) as error:
+            wrong.append(str(error))
+            return {}
+
+    def noted(name):
+        return read(read_json, folder / name) if (folder / name).exists() else {}
+
+    config, job, latest = noted("config.json"), noted(JOB_FILE), read(read_latest, folder)
+    table = read_table(folder / "progress.txt")
+    running, ours = is_claimed(folder), "algorithm" in config
+    if table.wrong and not running:  # a run that is under way has not written everything yet
+        wrong.append(table.wrong)
+    # A row whose checkpoint is missing will be made again.
+    done = latest.get("epoch", 0) if ours else table.rows
+    epochs = config.get("epochs", job.get("epochs"))
+    epochs = epochs if isinstance(epochs, int) else None
+    note = job["job"] if isinstance(job.get("job"), dict) else {}
+    if running:
+        state = "running"
+    elif config and not ours and not note:
+        state = "original"
+    elif (done >= epochs) if ours and epochs else note.get("state") == "finished":
+        state = "finished"
+    else:
+        state = "failed" if note.get("state") == "failed" else "stopped"
+    steps, seconds = table.last.get("TotalEnvInteracts"), table.last.get("Time")
+    return Standing(
+        state=state,
+        algorithm=config.get("algorithm") or note.get("function"),
+        environment=_environment(config) or _environment(job),
+        seed=config.get("seed", job.get("seed")),
+        epochs_done=done,
+        epochs=epochs,
+        performance=next((table.last[name] for name in PERFORMANCE if name in table.last), None),
+        steps_per_second=steps / seconds if steps and seconds else None,
+        folder=str(folder),
+        wrong=" ".join(wrong) or None,
+    )
+
+
+def _environment(config) -> str | None:
+    """What a run is trained on: as Gymnasium calls it, or as it was typed."""
+    described, maker = config.get("environment"), config.get("env_fn")
+    found = [described.get("id") or described.get("made_by")] if isinstance(described, dict) else []
+    found += [maker.get("env_name")] if isinstance(maker, dict) else []
+    return next(filter(None, [*found, config.get("env_name")]), None)
+
+
+class Table(NamedTuple):
+    """What a progress.txt holds: whole rows, the numbers of the last one, and what is wrong."""
+
+    rows: int
+    last: dict[str, float]
+    wrong: str | None
+
+
+def read_table(path: Path) -> Table:
+    """Look at the end of a progress.txt, which may be missing, empty or cut off."""
+    if not path.exists():
+        return Table(0, {}, None)
+    *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    names, *rows = [line.split("\t") for line in lines if line] or [[]]
+    rows = [row for row in rows if len(row) == len(names)]
+    last = {}
+    for name, text in zip(names, rows[-1] if rows else ()):
+        with contextlib.suppress(ValueError):
+            last[name] = float(text)
+    wrong = f"{path} ends in the middle of a line." if cut else None
+    return Table(len(rows), last, wrong if rows or cut else f"{path} holds no epoch.")
+
+
+def find_runs(folders) -> list[Path]:
+    """The folders of runs in these and below, in order; runs that were put aside are left out."""
+    found = []
+    for given in folders:
+        if not Path(given).is_dir():
+            raise UserError(f"There is no folder {given}. Give one that holds runs, such as data.")
+        for root, below, files in os.walk(given):
+            if {"config.json", "progress.txt", JOB_FILE} & set(files):
+                found.append(Path(root))
+            below[:] = sorted(n for n in below if n not in (OLDER_RUNS, "checkpoint", "pyt_save"))
+    return list(dict.fromkeys(found))
+
+
+HEADER = ("State", "Algorithm", "Environment", "Seed", "Epochs", "Return", "Steps/s", "Folder")
+TO_THE_RIGHT = {"Seed", "Epochs", "Return", "Steps/s"}
+
+
+def _cells(run: Standing) -> list[str]:
+    def shown(value, form):
+        return "-" if value is None else format(value, form)
+
+    epochs = f"{run.epochs_done}/{shown(run.epochs, '')}"
+    return [
+        run.state, str(run.algorithm or "-"), str(run.environment or "-"), shown(run.seed, ""),
+        epochs, shown(run.performance, ".5g"), shown(run.steps_per_second, ".0f"), run.folder,
+    ]  # fmt: skip
+
+
+def as_text(runs: list[Standing]) -> str:
+    """A table of runs, below it what is wrong with some of them."""
+    rows = [HEADER, *map(_cells, runs)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    sides = [">" if name in TO_THE_RIGHT else "<" for name in HEADER]
+    lines = [
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)).rstrip()
+        for row in rows
+    ]
+    wrong = [run.wrong for run in runs if run.wrong]
+    return "\n".join([*lines, *([""] if wrong else []), *wrong])
+
+
+def as_json(runs: list[Standing]) -> str:
+    """The same as a JSON list; a number that is none, such as NaN, becomes null."""
+    finite = [
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in run.items()}
+        for run in map(asdict, runs)
+    ]
+    return json.dumps(convert_json(finite), indent=2)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser("spinup ls", description="How the runs in a folder stand.")
+    parser.add_argument("folder", nargs="*", help="folders that hold runs; data, if not said")
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
+    args = parser.parse_args(argv)
+    folders = args.folder or [DEFAULT_DATA_DIR]
+    runs = [standing(folder) for folder in find_runs(folders)]
+    if args.json:
+        print(as_json(runs))
+    elif runs:
+        print(as_text(runs))
+    else:
+        print(f"There is no run in {', '.join(folders)}.")

@@ -1,0 +1,145 @@
+"""`spinup ls` lists runs of every kind and state, and says what is wrong with broken ones."""
+
+import contextlib
+import io
+import json
+
+import grids
+import pytest
+
+import spinup
+from spinup.parts.checkpoint import claim, release
+from spinup.parts.envs import EnvMaker
+from spinup.run import dispatch
+from spinup.utils.errors import UserError
+from spinup.utils.jobs import note
+from spinup.utils.ls import read_table
+
+
+def listed(*argv) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        dispatch(["ls", *map(str, argv)])
+    return shown.getvalue()
+
+
+def by_name(*argv) -> dict:
+    return {run["folder"].rpartition("/")[2]: run for run in json.loads(listed(*argv, "--json"))}
+
+
+def write(folder, config=None, table=None, job=None):
+    folder.mkdir(parents=True)
+    for name, text in (("config.json", config), ("progress.txt", table), ("job.json", job)):
+        if text is not None:
+            (folder / name).write_text(text if isinstance(text, str) else json.dumps(text))
+
+
+def train(folder, algorithm, epochs):
+    with contextlib.redirect_stdout(io.StringIO()):
+        getattr(spinup, f"{algorithm}_pytorch")(
+            EnvMaker("CartPole-v1"), seed=3, epochs=epochs, resume=True,
+            steps_per_epoch=100, ac_kwargs=dict(hidden_sizes=[8]),
+            logger_kwargs=dict(output_dir=str(folder), exp_name="try"),
+            **(grids.DQN if algorithm == "dqn" else dict(train_v_iters=1)),
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Runs of every kind."""
+    data = tmp_path_factory.mktemp("data")
+    train(data / "done", "vpg", 3)
+    train(data / "tested", "dqn", 2)
+    for name in ("stopped", "held", "failed"):
+        train(data / name, "vpg", 1)
+        path = data / name / "config.json"
+        path.write_text(path.read_text().replace('"epochs": 1', '"epochs": 4'))
+    write(data / "half_failed", job={"seed": 1, "job": {"state": "failed", "function": "f"}})
+    failed = grids.job("failed", print, {}, 3, data)
+    failed.kwargs["logger_kwargs"]["output_dir"] = str(data / "failed")
+    note(failed, "failed")
+    header = "Epoch\tAverageEpRet\tTotalEnvInteracts\tTime\n"
+    rows = "0\t20.5\t4000\t2.0\n1\t31.25\t8000\t4.0\n"
+    original = dict(exp_name="old", seed=7, epochs=2, env_fn="<function <lambda> at 0x7f>")
+    write(data / "original", original, header + rows)
+    write(data / "cut", dict(original, algorithm="vpg_pytorch"), header + rows + "2\t4")
+    write(data / "empty", dict(original, algorithm="vpg_pytorch"), "")
+    write(data / "no_json", "{ 'epochs': ", header + rows)
+    write(data / "a_list", "[1, 2]", header + rows)
+    write(data / "function", None, None, {
+        "seed": 4, "env_name": "Acrobot-v1", "job": {"state": "finished", "function": "mine"},
+    })  # fmt: skip
+    (data / "no_run").mkdir()
+    write(data / "done" / "older_runs" / "1", original, header + rows)
+    return data
+
+
+def test_each_run_is_told_by_its_state(data):
+    claim(data / "held")
+    try:
+        runs = by_name(data)
+    finally:
+        release(data / "held")
+    assert {name: run["state"] for name, run in runs.items()} == dict(
+        done="finished", tested="finished", stopped="stopped", held="running", failed="failed",
+        half_failed="failed", original="original", cut="stopped", empty="stopped",
+        no_json="stopped", a_list="stopped", function="finished",
+    )  # fmt: skip
+    done = runs["done"]
+    assert (done["algorithm"], done["environment"], done["seed"]) == (
+        "vpg_pytorch", "CartPole-v1", 3,
+    )  # fmt: skip
+    assert (done["epochs_done"], done["epochs"]) == (3, 3)
+    last = read_table(data / "done" / "progress.txt").last
+    assert done["performance"] == last["AverageEpRet"]
+    assert done["steps_per_second"] == pytest.approx(300 / last["Time"])
+    last = read_table(data / "tested" / "progress.txt").last
+    assert runs["tested"]["performance"] == last["AverageTestEpRet"] != last["AverageEpRet"]
+    assert (runs["stopped"]["epochs_done"], runs["stopped"]["epochs"]) == (1, 4)
+    old = runs["original"]
+    assert (old["seed"], old["epochs_done"], old["epochs"]) == (7, 2, 2)
+    assert (old["performance"], old["steps_per_second"]) == (31.25, 2000)
+    assert (runs["function"]["algorithm"], runs["function"]["environment"]) == (
+        "mine", "Acrobot-v1",
+    )  # fmt: skip
+
+
+def test_broken_runs_are_listed_with_what_is_wrong(data):
+    runs = by_name(data)
+    assert "ends in the middle of a line" in runs["cut"]["wrong"]
+    assert runs["cut"]["performance"] == 31.25  # of the last whole row
+    assert "holds no epoch" in runs["empty"]["wrong"]
+    assert "cannot be read as JSON" in runs["no_json"]["wrong"]
+    assert "should hold a JSON object" in runs["a_list"]["wrong"]
+    assert {name for name, run in runs.items() if run["wrong"]} == {
+        "cut", "empty", "no_json", "a_list",
+    }  # fmt: skip
+    text = listed(data)
+    for name in ("cut", "empty", "no_json", "a_list"):
+        assert f"\n{data / name}/" in text  # the sentence begins with the file
+
+
+def test_the_table_has_a_line_for_each(data):
+    lines = listed(data / "done", data / "original", data / "done").splitlines()
+    assert len(lines) == 3
+    assert lines[0].split() == [
+        "State", "Algorithm", "Environment", "Seed", "Epochs", "Return", "Steps/s", "Folder",
+    ]  # fmt: skip
+    assert lines[1].split()[:5] == ["finished", "vpg_pytorch", "CartPole-v1", "3", "3/3"]
+    assert lines[2].split() == [
+        "original", "-", "-", "7", "2/2", "31.25", "2000", str(data / "original"),
+    ]  # fmt: skip
+    assert len({line.index(str(data)) for line in lines[1:]}) == 1  # below each other
+
+
+def test_folders_without_runs(data, tmp_path):
+    assert listed(data / "no_run") == f"There is no run in {data / 'no_run'}.\n"
+    assert listed(data / "no_run", "--json") == "[]\n"
+    with pytest.raises(UserError, match="There is no folder"):
+        listed(tmp_path / "nowhere")
+
+
+def test_numbers_that_are_none_are_still_json(tmp_path):
+    write(tmp_path / "run", {"seed": 0}, "Epoch\tAverageEpRet\tTime\n0\tnan\tinf\n")
+    run = by_name(tmp_path)["run"]
+    assert run["performance"] is None and run["steps_per_second"] is None
+    assert " nan " in listed(tmp_path)
