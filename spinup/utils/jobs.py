@@ -75,9 +75,12 @@ def run_jobs(jobs: list[Job], at_once: int = 1, ray_address: str | None = None) 
     """
     if at_once < 1:
         raise UserError(f"{at_once} jobs at once is none at all; ask for 1 or more.")
+    from spinup.utils.run_utils import check_jobs
+
     jobs = _without_doubles(jobs)
+    check_jobs(jobs)
     for job in jobs:
-        check_job(job)
+        check_call(job)
     runs = [Run(job) for job in jobs]
     refused = [error for run in runs if (error := _look_before(run))]
     if refused and len(refused) == len(runs):
@@ -169,7 +172,7 @@ def _without_doubles(jobs) -> list[Job]:
     return list(known.values())
 
 
-def check_job(job: Job):
+def check_call(job: Job):
     """Refuse settings that the job's function does not take."""
     from spinup.utils.run_utils import with_env_fn
 

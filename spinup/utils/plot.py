@@ -11,11 +11,11 @@ import numpy as np
 
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.logx import OLDER_RUNS
+from spinup.utils.ls import PERFORMANCE
 from spinup.utils.serialization_utils import read_json
 from spinup.utils.statistics import iqm
 from spinup.utils.test_policy import has_screen
 
-PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a run has
 ESTIMATORS = dict(
     mean=np.mean, median=np.median, iqm=iqm, max=np.max, min=np.min
 )  # fmt: skip

@@ -21,11 +21,6 @@ def run(job_file, folder=None):
     from spinup.utils.jobs import folder_of, in_folder, note
 
     job = cloudpickle.loads(Path(job_file).read_bytes())
-    if isinstance(job, tuple):  # as call_experiment writes it
-        thunk, kwargs, num_cpu = job
-        mpi_fork(num_cpu)
-        thunk(**with_env_fn(kwargs))
-        return
     job = job if folder is None else in_folder(job, folder)
     mpi_fork(job.num_cpu)
     barrier()

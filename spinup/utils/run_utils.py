@@ -101,10 +101,8 @@ def check_jobs(jobs):
 
     Of a function that is no algorithm of ours, only the environment and the processes are known.
     """
-    from spinup.parts.envs import EnvMaker
     from spinup.parts.settings import check
 
-    made = set()
     for job in jobs:
         check(dict(num_cpu=job.num_cpu))
         if not callable(job.thunk):
@@ -113,12 +111,21 @@ def check_jobs(jobs):
             _check_settings(job.thunk, job.kwargs)
         _check_folder(Path(job.kwargs["logger_kwargs"]["output_dir"]))
         if "env_name" in job.kwargs:
-            name, arguments = job.kwargs["env_name"], job.kwargs.get("env_kwargs") or {}
-            if (key := f"{name} {convert_json(arguments)}") not in made:
-                EnvMaker(name, arguments)().close()
-                made.add(key)
+            _check_env(job.kwargs["env_name"], job.kwargs.get("env_kwargs") or {})
     if any(job.num_cpu > 1 for job in jobs):
         mpiexec()  # says what to install
+
+
+_made = set()  # the environments that were seen to be possible
+
+
+def _check_env(name, arguments):
+    """Make an environment, to see that it can be made; once, for many runs may have the same."""
+    from spinup.parts.envs import EnvMaker
+
+    if (key := f"{name} {convert_json(arguments)}") not in _made:
+        EnvMaker(name, arguments)().close()
+        _made.add(key)
 
 
 def _check_folder(folder):
