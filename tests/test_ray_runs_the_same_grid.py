@@ -148,20 +148,18 @@ def test_without_a_shared_folder_too(cluster, add_node, tmp_path, capsys):
     assert (tmp_path / "scratch").exists()
 
 
-def test_ctrl_c_and_failures_reach_the_driver(cluster, add_node, tmp_path, capsys):
+def test_ctrl_c_reaches_the_nodes(cluster, add_node, tmp_path):
     assert threading.current_thread() is threading.main_thread()
     add_node(**{ray_jobs.SCRATCH: str(tmp_path / "scratch")})
     data, many = tmp_path / "data", 2000
-    broken = grids.job("broken", lambda **settings: 1 / 0, grids.SMALL, 0, data)
     done = meanwhile(lambda: epochs_of(data), lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt, match="Stopped") as stopped:
-        run_jobs([broken, *grids.twelve(data, epochs=many)[:2]], ray_address=cluster.address)
+        run_jobs(grids.twelve(data, epochs=many)[:2], ray_address=cluster.address)
     done.set()
-    assert "(1 queued; 1 stopped; 1 failed)" in str(stopped.value)
-    assert "ZeroDivisionError" in str(stopped.value)
+    assert "(1 queued; 1 stopped)" in str(stopped.value)
     (epoch,) = epochs_of(data)
     assert 0 < epoch < many
-    (output,) = [path for path in data.glob("*/*/output.txt") if path.parent.name != "broken_s0"]
+    (output,) = data.glob("*/*/output.txt")
     assert f"Stopped after {epoch} of {many} epochs" in output.read_text()
 
 
