@@ -8,11 +8,13 @@ ones by NumPy, which is called in a tenth of the time.
 
 That is right because of how an update is written here: all that it reads and writes is in its
 learner, all that changes from call to call is in its batch, and every other argument is a plain
-value, for each of which a recording of its own is made. What cannot be recorded (networks of a
-user's own, another device, a decision that depends on a number) runs as it is written. So does
-everything if `RECORD_UPDATES` in user_config.py is False, to go through an update line by line.
+value, for each of which a recording of its own is made. Random numbers must be PyTorch's. What
+cannot be recorded (networks of a user's own, another device, tensors from elsewhere, a decision
+that depends on a number) runs as it is written. So does everything if `RECORD_UPDATES` in
+user_config.py is False, to go through an update line by line.
 """
 
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
@@ -37,8 +39,6 @@ FILLED = {
     aten.zeros.default, aten.ones.default, aten.full_like.default, aten.new_ones.default,
     aten.scalar_tensor.default, aten.arange.default, aten.arange.start, aten.arange.start_step,
 }  # fmt: skip
-
-
 # Ways out of PyTorch: what a program does with the numbers then, nobody sees.
 EXITS = {
     torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist, torch.Tensor.item,
@@ -46,6 +46,9 @@ EXITS = {
 }  # fmt: skip
 # Noted, but not carried out while recording: the other processes may not be recording now.
 ONLY_NOTED = {average_over_processes}
+
+
+_one_at_a_time = threading.Lock()
 
 
 class NotRecordable(Exception):
@@ -69,7 +72,7 @@ def recorded(update):
             of_learner = recordings[id(learner)] = {} if is_ours(learner) else None
         if of_learner is None:
             return update(learner, batch, **settings)
-        key = (*settings.values(), batch[0].shape)  # all columns have as many rows as the first
+        key = (*settings.items(), batch[0].shape)  # all columns have as many rows as the first
         if key not in of_learner:
             of_learner[key] = _recording(update, learner, batch, settings, len(of_learner))
         recording = of_learner[key]
@@ -83,6 +86,15 @@ def _networks(learner) -> list:
     """The networks of a learner, or the one network that it is."""
     parts = [learner, *vars(learner).values()]
     return [part for part in parts if isinstance(part, nn.Module)]
+
+
+def _places(learner, settings) -> set:
+    """Where the numbers of networks and optimizers lie, those among the settings included."""
+    owners = [learner, *vars(learner).values(), *settings.values()]
+    modules = [owner for owner in owners if isinstance(owner, nn.Module)]
+    tensors = [t for module in modules for t in (*module.parameters(), *module.buffers())]
+    states = [owner.state_dict() for owner in owners if hasattr(owner, "param_groups")]
+    return _made((tensors, states))
 
 
 def is_ours(learner) -> bool:
@@ -99,7 +111,8 @@ def _recording(update, learner, batch, settings, number):
     if number >= MOST_RECORDINGS or not user_config.RECORD_UPDATES:
         return None
     try:
-        return Recording(partial(update, **settings), learner, batch)
+        with _one_at_a_time:
+            return Recording(update, learner, batch, settings)
     except NotRecordable:
         return None
 
@@ -147,9 +160,7 @@ class _Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         if _depends_on_numbers(operation, args):
             raise NotRecordable(operation)
-        for argument, given in zip(operation._schema.arguments, args):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                self._keep(given)
+        self._keep(_overwritten(operation, args, kwargs))
         with torch._C.DisableTorchFunction():  # an operation's own way of working is its own affair
             result = None if operation in ONLY_NOTED else operation(*args, **kwargs)
         self.calls.append((operation, args, kwargs, result))
@@ -160,9 +171,9 @@ class _Watch(TorchDispatchMode):
             self.made |= _made(result)
         return result
 
-    def _keep(self, given):
+    def _keep(self, overwritten):
         """Remember the value of what the update is about to change in its learner."""
-        for tensor in _tensors(given):
+        for tensor in overwritten:
             if _place(tensor) not in self.made:
                 self.before.setdefault(id(tensor), (tensor, tensor.detach().clone()))
 
@@ -174,22 +185,26 @@ class _Watch(TorchDispatchMode):
 class Recording:
     """The operations of one update, to be carried out again for each batch."""
 
-    def __init__(self, update, learner, batch):
+    def __init__(self, update, learner, batch, settings):
         self.inputs = type(batch)(*(torch.empty(x.shape, dtype=x.dtype) for x in batch))
         for here, given in zip(self.inputs, batch):
             here.copy_(given)
         random, watch = torch.get_rng_state(), _Watch()
         try:
             with watch, _Exits():
-                result = update(learner, self.inputs)
+                result = update(learner, self.inputs, **settings)
         finally:
             torch.set_rng_state(random)
             watch.undo()
+        used = {place for _, *rest in watch.calls for place in _made(rest)}
+        if not used <= watch.made | _places(learner, settings) | _made(self.inputs):
+            raise NotRecordable("a tensor from elsewhere, which may be another next time")
         leaves, shape = tree_flatten(result)
         flat = isinstance(result, dict) and len(leaves) == len(result)
         self.rebuilt = partial(_named, list(result)) if flat else partial(_unflattened, shape)
         params = [p for network in _networks(learner) for p in network.parameters()]
-        params = [p for p in params if p.grad is not None]
+        # Only those that this update has found: others may be another thread's.
+        params = [p for p in params if p.grad is not None and _place(p.grad) in watch.made]
         constants = _constants(watch)
         placed = _placed(watch, [*leaves, *(p.grad for p in params)], constants)
         self.steps = [
@@ -247,6 +262,16 @@ def _depends_on_numbers(operation, args) -> bool:
     return bool(tags & set(operation.tags))
 
 
+def _overwritten(operation, args, kwargs) -> list:
+    """The tensors that an operation changes."""
+    if not operation._schema.is_mutable:
+        return []
+    given = zip(operation._schema.arguments, args)
+    named = [(a, kwargs[a.name]) for a in operation._schema.arguments if a.name in kwargs]
+    changed = [x for a, x in (*given, *named) if a.alias_info is not None and a.alias_info.is_write]
+    return _tensors(changed)
+
+
 def _is_view(operation) -> bool:
     """Whether the result is only another look at an argument."""
     returns = operation._schema.returns
@@ -255,12 +280,9 @@ def _is_view(operation) -> bool:
 
 def _constants(watch) -> set:
     """Where results lie that are the same in every replay, such as ones and zeros."""
-    written = set()
-    for operation, args, _, _ in watch.calls:
-        for argument, given in zip(operation._schema.arguments, args):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                written |= _made(given)
-    constants = set()
+    written, constants = set(), set()
+    for operation, args, kwargs, _ in watch.calls:
+        written |= _made(_overwritten(operation, args, kwargs))
     for operation, args, kwargs, result in watch.calls:
         from_nothing = operation in FILLED or _made((args, kwargs)) <= constants
         random = torch.Tag.nondeterministic_seeded in operation.tags
