@@ -15,7 +15,7 @@ from spinup.utils.jobs import Job
 
 REPOSITORY = Path(__file__).parents[1]
 EPOCHS, SEEDS = 8, range(4)
-SMALL = dict(env_name="CartPole-v1", steps_per_epoch=100, ac_kwargs=dict(hidden_sizes=[8]))
+SMALL = dict(env_name="CartPole-v1", steps_per_epoch=300, ac_kwargs=dict(hidden_sizes=[8]))
 DQN = dict(
     start_steps=50, update_after=50, update_every=10, batch_size=8, replay_size=500,
     num_test_episodes=1,

@@ -80,7 +80,8 @@ def trained_by(mark) -> list[Path]:
 
 
 def in_the_middle(folder) -> bool:
-    return 1 <= (read_latest(folder) or {"epoch": 0})["epoch"] < grids.EPOCHS
+    """Far enough to have a checkpoint, and too far from the end to get there before it is killed."""
+    return 1 <= (read_latest(folder) or {"epoch": 0})["epoch"] <= grids.EPOCHS // 4
 
 
 def check_it_went_on(data, output):

@@ -186,9 +186,7 @@ class Recording:
     """The operations of one update, to be carried out again for each batch."""
 
     def __init__(self, update, learner, batch, settings):
-        self.inputs = type(batch)(*(torch.empty(x.shape, dtype=x.dtype) for x in batch))
-        for here, given in zip(self.inputs, batch):
-            here.copy_(given)
+        self.inputs = type(batch)(*(None if x is None else x.clone() for x in batch))
         random, watch = torch.get_rng_state(), _Watch()
         try:
             with watch, _Exits():
@@ -214,14 +212,15 @@ class Recording:
         ]
         self.params, self.grads = params, [placed(p.grad) for p in params]
         self.results = [placed(leaf).numpy() if torch.is_tensor(leaf) else leaf for leaf in leaves]
-        self.arrays = [x.numpy() for x in self.inputs]
+        self.arrays = [None if x is None else x.numpy() for x in self.inputs]
         self.batch = None
 
     def __call__(self, batch):
         if batch is not self.batch:  # a whole rollout comes many times in a row
             self.batch = batch
             for here, given in zip(self.arrays, batch):
-                np.copyto(here, given.numpy())
+                if given is not None:
+                    np.copyto(here, given.numpy())
         for p, grad in zip(self.params, self.grads):
             p.grad = grad  # another recording leaves it elsewhere
         for step in self.steps:
