@@ -80,7 +80,7 @@ def trained_by(mark) -> list[Path]:
 
 
 def in_the_middle(folder) -> bool:
-    """Far enough to have a checkpoint, and too far from the end to get there before it is killed."""
+    """Far enough to have a checkpoint, too far from the end to get there before it is killed."""
     return 1 <= (read_latest(folder) or {"epoch": 0})["epoch"] <= grids.EPOCHS // 4
 
 
