@@ -148,7 +148,9 @@ def main():
     parser.add_argument(
         "--quick", action="store_true", help="three cases, without Tianshou; under five minutes"
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds this")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="TEXT", help="cases whose names hold one of these"
+    )
     parser.add_argument("--turns", type=int, help="how often each library trains a case")
     parser.add_argument("--seconds", type=float, help="how long the clock runs in a turn")
     parser.add_argument("--no-house", dest="house", action="store_false", help="cases alone")
@@ -163,7 +165,8 @@ def main():
     if args.redraw:
         results = json.loads(args.output.read_text())
     else:
-        cases = [case for case in CASES if args.only in case.name and case.quick >= args.quick]
+        cases = [case for case in CASES if case.quick >= args.quick]
+        cases = [c for c in cases if not args.only or any(text in c.name for text in args.only)]
         args.house = args.house and not args.only
         results = run(args, [] if args.no_cases else cases)
     folder = ROOT / "benchmarks" if args.results else args.output.parent
