@@ -16,18 +16,24 @@ aten = torch.ops.aten
 TINY = 32_768  # numbers in an array; beyond, PyTorch uses several threads
 TINIER = 4096  # the same for what PyTorch computes much faster
 SMALL_PRODUCT = 2**19  # multiplications; beyond, a second thread helps
+LARGE_TRANSPOSED = 2**15  # numbers in a matrix
+SHORT_ROW, MOST_ROWS = 32, 64  # numbers in a row; rows that are gone through at once
 IN_NUMPY = (torch.float32, torch.bool, torch.int64)
 
 
-def again(operation, args, kwargs, result):
-    """A call without arguments that writes `result` again, or what the operation overwrites."""
+def again(operation, args, kwargs, result, threads=1):
+    """A call without arguments that writes `result` again, or what the operation overwrites.
+
+    threads: how many PyTorch would use
+    """
     tensors = [leaf for leaf in tree_flatten((args, kwargs, result))[0] if torch.is_tensor(leaf)]
     way = _ALWAYS.get(operation) or _NUMPY.get(operation)
     most = TINIER if operation in _BETTER_IN_TORCH else TINY
     small = operation in _ALWAYS or all(t.numel() <= most for t in tensors)
     if way is not None and small and all(t.dtype in IN_NUMPY for t in tensors):
         out, here, named = tree_map_only(torch.Tensor, torch.Tensor.numpy, (result, args, kwargs))
-        call = way(out, *here, **named)
+        more = dict(threads=threads) if operation in _ALWAYS else {}
+        call = way(out, *here, **named, **more)
         if call is not None:
             return call
     return _in_torch(operation, args, kwargs, result)
@@ -99,7 +105,29 @@ def _unary(ufunc):
 
 
 def _binary(ufunc):
-    return lambda out, x, y: partial(ufunc, x, _number(y), out=out)
+    return lambda out, x, y: _row_by_row(ufunc, x, _number(y), out)
+
+
+def _row_by_row(ufunc, x, y, out):
+    """ufunc(x, y), several short rows at once where one of the two is the same row for all.
+
+    NumPy goes through a row in a nanosecond a number, but takes ten to begin the next.
+    """
+    for same, other in ((y, x), (x, y)):
+        row = same.reshape(-1, same.shape[-1])[0] if same.ndim and same.size else same
+        alike = same.ndim == 1 or same.ndim == 2 and same.strides[0] == 0
+        full = other.ndim == out.ndim == 2 and other.shape == out.shape
+        if not (full and alike and 1 < len(row) < SHORT_ROW and other is not same):
+            continue
+        if not (other.flags.c_contiguous and out.flags.c_contiguous):
+            continue
+        count = next((n for n in range(MOST_ROWS, 1, -1) if len(out) % n == 0), 1)
+        if count > 1:
+            rows = np.empty((count, len(row)), np.float32)
+            wide = [a.reshape(-1, rows.size) for a in (other, out)]
+            given = (wide[0], rows.reshape(-1)) if same is y else (rows.reshape(-1), wide[0])
+            return _in_turn(partial(np.copyto, rows, row), partial(ufunc, *given, out=wide[1]))
+    return partial(ufunc, x, y, out=out)
 
 
 def _in_place(ufunc):
@@ -121,7 +149,7 @@ def _scaled(ufunc):
 
     def way(out, x, y, alpha=1):
         if alpha == 1:
-            return partial(ufunc, x, _number(y), out=out)
+            return _row_by_row(ufunc, x, _number(y), out)
         if np.ndim(y) == 0 and not isinstance(y, np.ndarray):
             return partial(ufunc, x, _number(alpha * y), out=out)
         part = np.empty_like(out)
@@ -136,8 +164,8 @@ def _rsub(out, x, y, alpha=1):
 
 
 def _pow(out, x, exponent):
-    if exponent == 2:
-        return partial(np.square, x, out=out)
+    if exponent in (1, 2):
+        return partial(np.square, x, out=out) if exponent == 2 else partial(np.copyto, out, x)
     return partial(np.power, x, _number(exponent), out=out)
 
 
@@ -158,8 +186,10 @@ def _addcmul(out, x, y, z, value=1):
     return _in_turn(*calls)
 
 
-def _sum(out, x, axes=None, keepdim=False):
+def _sum(out, x, axes=None, keepdim=False, *, threads=1):
     """Along one of the last two axes, a product with ones: that is several times as fast."""
+    if x.size > TINY and (threads > 1 or axes is None):
+        return None
     axes = tuple(range(x.ndim)) if axes is None else tuple(axis % x.ndim for axis in axes)
     plain = x.dtype == out.dtype == np.float32 and x.ndim > 1
     if plain and axes == (x.ndim - 1,):
@@ -168,10 +198,12 @@ def _sum(out, x, axes=None, keepdim=False):
     if plain and axes == (x.ndim - 2,):
         ones = np.ones((1, x.shape[-2]), np.float32)
         return partial(np.matmul, ones, x, out.reshape(*x.shape[:-2], 1, x.shape[-1]))
-    return partial(np.add.reduce, x, axes, None, out, keepdim)
+    return partial(np.add.reduce, x, axes, None, out, keepdim) if x.size <= TINY else None
 
 
 def _mean(out, x, axes=None, keepdim=False):
+    if axes is None and not keepdim:  # what is the same along an axis counts once
+        x = x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.strides)]
     count = _number(x.size / max(out.size, 1))
     return _in_turn(_sum(out, x, axes, keepdim), partial(np.divide, out, count, out=out))
 
@@ -288,28 +320,35 @@ def _where(out, condition, x, y):
 
 
 def _masked_fill_(out, x, mask, value):
-    return partial(np.copyto, x, _number(value), "same_kind", mask)
+    return partial(np.putmask, x, mask, np.float32(value))
 
 
 def _copy(out, x, **_):
     return partial(np.copyto, out, x, "unsafe")
 
 
-def _product(out, x, y):
-    """A small product, or one by a single row or column, for which PyTorch has no good way."""
-    if x.size * y.shape[-1] > SMALL_PRODUCT and min(y.shape[-1], x.shape[-2]) > 1:
+def _product(out, x, y, *, threads):
+    """NumPy's library is the quicker on one core, above all where a side is short.
+
+    Left to PyTorch are large products where there are several cores, and those with a large
+    transposed matrix.
+    """
+    large = x.size * y.shape[-1] > SMALL_PRODUCT and min(y.shape[-1], x.shape[-2]) > 1
+    transposed = y.strides[-1] > y.strides[-2] and y.shape[-1] * y.shape[-2] >= LARGE_TRANSPOSED
+    return None if large and (threads > 1 or transposed) else partial(np.matmul, x, y, out)
+
+
+def _product_plus(out, bias, x, y, beta=1, alpha=1, *, threads):
+    """PyTorch adds the bias on the way, which counts where a product is large and not thin."""
+    if x.size * y.shape[-1] > SMALL_PRODUCT and y.shape[-1] >= SHORT_ROW:
         return None
-    return partial(np.matmul, x, y, out)
-
-
-def _product_plus(out, bias, x, y, beta=1, alpha=1):
-    product = _product(out, x, y)
+    product = _product(out, x, y, threads=threads)
     if product is None or beta != 1 or alpha != 1:
         return None
-    return _in_turn(product, partial(np.add, out, bias, out=out))
+    return _in_turn(product, _row_by_row(np.add, out, bias, out))
 
 
-def _tanh_(out, x):
+def _tanh_(out, x, *, threads):
     return partial(np.tanh, x, out=x)
 
 
@@ -317,7 +356,7 @@ def _tanh_(out, x):
 _ALWAYS = {
     aten.mm.default: _product, aten.bmm.default: _product,
     aten.addmm.default: _product_plus, aten.baddbmm.default: _product_plus,
-    numpy_tanh_: _tanh_,
+    numpy_tanh_: _tanh_, aten.sum.dim_IntList: _sum,
 }  # fmt: skip
 _BETTER_IN_TORCH = {
     aten.relu_.default, aten.threshold_backward.default, aten.threshold_backward.grad_input,
@@ -342,7 +381,7 @@ _NUMPY = {
     aten.reciprocal.default: _unary(np.reciprocal), aten.expm1.default: _unary(np.expm1),
     aten.sigmoid.default: _sigmoid, aten.softplus.default: _softplus,
     aten.clamp.default: _clamp, aten.clamp.Tensor: _clamp, aten.addcmul.default: _addcmul,
-    aten.sum.default: _sum, aten.sum.dim_IntList: _sum,
+    aten.sum.default: _sum,
     aten.mean.default: _mean, aten.mean.dim: _mean,
     aten.amin.default: _reduce(np.minimum), aten.amax.default: _reduce(np.maximum),
     aten.argmax.default: _argmax, aten.cat.default: _cat, aten.stack.default: _stack,

@@ -378,23 +378,37 @@ def few_rows(net: nn.Module, obs) -> np.ndarray:
     They are multiplied in NumPy: asking one observation at a time, PyTorch takes longer to be
     called than to compute. The arrays are views of the weights, so they see every update.
     """
-    first, place, arrays = net.__dict__.get("numpy_views") or (None, None, None)
+    first, place, arrays, room = net.__dict__.get("numpy_views") or (None,) * 4
     if first is None or first.data_ptr() != place:  # new, or its weights lie elsewhere now
-        first, place, arrays = net.__dict__["numpy_views"] = _numpy_views(net)
+        first, place, arrays, room = net.__dict__["numpy_views"] = (*_numpy_views(net), {})
     rows = obs.shape[0]
     if arrays is None or rows > 64:
         with torch.no_grad():
             return net(torch.as_tensor(obs)).cpu().numpy()
+    before, layers = arrays
+    if rows not in room:
+        room[rows] = [np.empty((rows, bias.size), bias.dtype) for _, bias, _ in layers]
     x = obs if isinstance(obs, np.ndarray) else obs.numpy()
     x = x if x.ndim == 2 else x.reshape(rows, -1)
-    before, layers = arrays
     for shift, scale in before:
         x = np.minimum(np.maximum((x - shift) * scale, -Normalizer.LIMIT), Normalizer.LIMIT)
-    for weight, bias, activation in layers:
-        x = x @ weight
-        x += bias
-        x = activation(x)
-    return x
+    x = x.astype(layers[0][1].dtype, copy=False)
+    for (weight, bias, activation), y in zip(layers, room[rows]):
+        np.dot(x, weight, y)
+        np.add(y, bias, y)
+        x = activation(y)
+    return x.copy()
+
+
+def array_of(module, name) -> np.ndarray:
+    """A parameter or buffer of a module as an array; on a CPU it is a view, looked for once."""
+    tensor, views = getattr(module, name), module.__dict__.setdefault("array_views", {})
+    place, array = views.get(name, (None, None))
+    if place != tensor.data_ptr():
+        array = tensor.detach().cpu().numpy()
+        if tensor.is_cpu:
+            views[name] = tensor.data_ptr(), array
+    return array
 
 
 def _numpy_views(net):
@@ -417,7 +431,7 @@ def _numpy_views(net):
     arrays = (
         [(m.shift.numpy(), m.scale.numpy()) for m in before if isinstance(m, Normalizer)],
         [
-            (l.weight.detach().numpy().T, l.bias.detach().numpy(), NUMPY_ACTIVATIONS[type(a)])
+            (l.weight.detach().numpy().T, l.bias.detach().numpy()[None], NUMPY_ACTIVATIONS[type(a)])
             for l, a in zip(linear, activations)
         ],
     )

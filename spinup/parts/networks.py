@@ -14,6 +14,7 @@ from spinup.parts.envs import require_actions
 from spinup.parts.layers import (
     Flat,
     Normalizer,
+    array_of,
     few_rows,
     image_encoder,
     is_image,
@@ -89,13 +90,13 @@ class MLPGaussianActor(Actor):
 
     def _log_prob_from_distribution(self, pi, act):
         # Normal.log_prob written out: the width is one vector for the whole batch, so its
-        # logarithm need not be taken once per row.
-        z = (act - pi.loc) / pi.scale
+        # logarithm need not be taken once per row, and its inverse is what rows are multiplied by.
+        z = (act - pi.loc) * torch.exp(-self.log_std)
         return -0.5 * z.square().sum(-1) - self.log_std.sum() - len(self.log_std) * HALF_LOG_2PI
 
     def sample(self, obs):
         """An action for each of a few observations and its log probability, as arrays."""
-        mu, log_std = few_rows(self.mu_net, obs), self.log_std.detach().cpu().numpy()
+        mu, log_std = few_rows(self.mu_net, obs), array_of(self, "log_std")
         noise = torch.randn(mu.shape).numpy()
         logp = (noise * noise) @ self.minus_halves - (log_std.sum() + len(log_std) * HALF_LOG_2PI)
         return mu + np.exp(log_std) * noise, logp
@@ -314,7 +315,7 @@ class ActionRange(nn.Module):
 
     def of_array(self, unit):
         """The same as calling it, for an array."""
-        return (self.center.cpu().numpy() + self.scale.cpu().numpy() * unit).astype(np.float32)
+        return array_of(self, "center") + array_of(self, "scale") * unit
 
 
 def action_limits(space: Box) -> dict:

@@ -205,8 +205,9 @@ class Recording:
         params = [p for p in params if p.grad is not None and _place(p.grad) in watch.made]
         constants = _constants(watch)
         placed = _placed(watch, [*leaves, *(p.grad for p in params)], constants)
+        threads = torch.get_num_threads()
         self.steps = [
-            again(operation, *tree_map_only(torch.Tensor, placed, rest))
+            again(operation, *tree_map_only(torch.Tensor, placed, rest), threads)
             for operation, *rest in watch.calls
             if not _is_view(operation) and not _made(rest[-1]) & constants
         ]
