@@ -194,6 +194,28 @@ def test_a_few_rows_see_every_change_of_the_weights():
     agree(net)
 
 
+def test_what_was_given_for_a_few_rows_stays_as_it_was():
+    net = mlp([3, 8, 2], nn.Tanh)
+    one, other = torch.randn(1, 3), torch.randn(1, 3)
+    given = few_rows(net, one)
+    few_rows(net, other)  # which is computed in the same place
+    torch.testing.assert_close(torch.tensor(given), net(one).detach())
+
+
+def test_widths_of_bell_curves_are_those_of_now():
+    actor = MLPGaussianActor(3, 2, (8,), nn.Tanh)
+    obs = torch.randn(5, 3)
+    actor.sample(obs)
+    copy = deepcopy(actor)  # after the actor has looked where its numbers are
+    for change in (-1.0, 2.0):
+        for network in (actor, copy):
+            with torch.no_grad():
+                network.log_std += change
+            act, logp = network.sample(obs)
+            expected = network(obs, torch.as_tensor(act))[1].detach()
+            torch.testing.assert_close(torch.as_tensor(logp), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_acting_does_not_ask_pytorch(monkeypatch):
     wide = mlp([3, 256, 256, 2], nn.ReLU)
     expected = wide(torch.ones(1, 3)).detach()

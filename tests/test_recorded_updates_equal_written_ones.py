@@ -413,3 +413,53 @@ def test_arrays_and_recordings_agree_on_every_kernel():
             torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-6, msg=str(key))
     assert len(kernels._NUMPY) > 50
     assert np.isfinite(found[0].numpy()).all()
+
+
+ROWS = {"rows in tens": 130, "a prime number of rows": 67, "one row": 1, "two rows": 2}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("width", [2, 6, 40])
+def test_rows_that_are_alike_are_gone_through_together(rows, width):
+    def update(learner, batch):
+        x, row, many = batch.x, batch.y[0], batch.y[:1].expand(len(batch.x), -1)
+        some = [
+            x * row, row * x, x / (row.abs() + 1), row - x, x - row, x + many, many / (x.abs() + 1),
+            x.T.contiguous().T * row, torch.maximum(row, x), torch.addmm(row, x, x.T @ x),
+            many.mean(), many.mean(0), (many * 2).sum(), x**1, x**2,
+            (x > row).float().mean(), row + row, x * x[:, :1], row * x[:, :1],
+            x.clone().masked_fill_(x > row, 3.0),
+        ]  # fmt: skip
+        return dict(enumerate(some))
+
+    learner, fast = learner_of(), recorded(update)
+    for _ in range(2):  # the second time, with other numbers in the same places
+        batch = Batch(torch.randn(ROWS[rows], width), torch.randn(ROWS[rows], width))
+        found = fast(learner, batch)
+        for key, value in update(learner, batch).items():
+            torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-5, msg=str(key))
+
+
+SHAPES = [(100, 256, 256), (4000, 64, 6), (4000, 17, 64), (50, 300, 1), (1, 256, 300), (3000, 1, 9)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows, inner, columns", SHAPES)
+def test_products_of_all_shapes(rows, inner, columns, threads):
+    """By whichever library: of both layouts of a matrix, stacked ones, with a bias, and sums."""
+    from spinup.parts.kernels import again
+
+    x, bias, aten = torch.randn(2, rows, inner), torch.randn(2, 1, columns), torch.ops.aten
+    for y in (torch.randn(2, inner, columns), torch.randn(2, columns, inner).mT):
+        calls = {
+            aten.mm.default: (x[0], y[0]),
+            aten.bmm.default: (x, y),
+            aten.addmm.default: (bias[0, 0], x[0], y[0]),
+            aten.baddbmm.default: (bias, x, y),
+            aten.sum.dim_IntList: (x, [1], True),
+        }
+        for operation, args in calls.items():
+            expected = operation(*args)
+            found = torch.full_like(expected, torch.nan)
+            again(operation, args, {}, found, threads)()
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3, msg=str(operation))
