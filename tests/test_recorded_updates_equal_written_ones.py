@@ -428,7 +428,7 @@ def test_rows_that_are_alike_are_gone_through_together(rows, width):
             x.T.contiguous().T * row, torch.maximum(row, x), torch.addmm(row, x, x.T @ x),
             many.mean(), many.mean(0), (many * 2).sum(), x**1, x**2,
             (x > row).float().mean(), row + row, x * x[:, :1], row * x[:, :1],
-            x.clone().masked_fill_(x > row, 3.0),
+            x.clone().masked_fill_(x > row, 3.0), row * x.sum(1, keepdim=True),
         ]  # fmt: skip
         return dict(enumerate(some))
 

@@ -1,10 +1,22 @@
-"""A training uses as many threads as pay off for its products; the user has the last word."""
+"""A training uses as many threads as pay off for its products; the user has the last word.
+
+While other programs keep the cores busy it goes on with one, and computes the same to the last bit.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from torch import nn
 
 import spinup
+from spinup.parts import recording, threads
 from spinup.parts.envs import EnvMaker
+from spinup.parts.learning import Adam, gradient_step
+from spinup.parts.networks import Ensemble, MLPQFunction
+from spinup.parts.recording import Recording, recorded
+from spinup.parts.threads import EVERY, FIRST, TRIED, Threads
 from spinup.utils import mpi_pytorch
 
 TASKS = {
@@ -49,3 +61,143 @@ def test_the_user_has_the_last_word(two_threads, tmp_path):
     torch.set_num_threads(2)
     train("small batches of a small network", tmp_path)
     assert torch.get_num_threads() == 2
+
+
+# --- Beside other programs ---
+
+
+class World:
+    """A clock that goes on by what a step takes, and how long that is with one thread and two."""
+
+    def __init__(self):
+        self.now, self.takes, self.used = 0.0, {1: 3.0, 2: 2.0}, []
+
+    def step(self):
+        self.used.append(torch.get_num_threads())
+        self.now += self.takes[self.used[-1]]
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def world(two_threads):
+    world = World()
+    two_threads.setattr(threads, "time", world)
+    torch.set_num_threads(2)
+    return world
+
+
+def test_all_threads_are_used_while_that_is_quicker(world):
+    choice = Threads(2)
+    for _ in range(3 * EVERY):
+        choice.run([world.step])
+    assert world.used.count(1) == 3 * TRIED  # a look soon after the start, and now and then
+    assert world.used[:FIRST] == [2] * FIRST
+    assert torch.get_num_threads() == 2
+
+
+def test_one_thread_is_used_while_others_are_busy(world):
+    choice = Threads(2)
+
+    def replays(count, **takes):
+        world.takes = {1: takes["one"], 2: takes["two"]}
+        before = len(world.used)
+        for _ in range(count):
+            choice.run([world.step])
+        return world.used[before:]
+
+    replays(200, one=3.0, two=2.0)
+    busy = replays(200, one=3.5, two=8.0)  # noticed at once, for it is far slower than usual
+    assert busy.count(2) <= TRIED and set(busy[2 * TRIED :]) == {1}
+    assert torch.get_num_threads() == 2  # outside
+    still = replays(2 * EVERY, one=3.5, two=8.0)
+    assert still.count(2) == 2 * TRIED
+    quiet = replays(EVERY + 2 * TRIED, one=3.0, two=2.0)
+    assert set(quiet[-TRIED:]) == {2}
+
+
+def test_a_single_slow_replay_changes_nothing(world):
+    choice = Threads(2)
+    for number in range(500):
+        world.takes[2] = 100.0 if number == 300 else 2.0
+        choice.run([world.step])
+    assert set(world.used[FIRST + TRIED :]) == {2}
+
+
+def test_a_step_that_fails_leaves_the_threads_as_they_were(world):
+    choice = Threads(2)
+    choice.using = 1
+    with pytest.raises(ZeroDivisionError):
+        choice.run([lambda: 1 / 0])
+    assert torch.get_num_threads() == 2
+
+
+class Batch(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclass
+class Learner:
+    ac: nn.Module
+    optimizer: Adam
+
+
+def wide_learner():
+    torch.manual_seed(0)
+    critics = Ensemble([MLPQFunction(17, 6, (256, 256), nn.ReLU) for _ in range(2)])
+    return Learner(critics, Adam(critics.parameters(), 1e-3))
+
+
+@recorded
+def update(learner, batch):
+    loss = (learner.ac(batch.x[:, :17], batch.x[:, 17:]) - batch.y).square().mean()
+    gradient_step(learner.optimizer, loss)
+    return dict(Loss=loss.detach())
+
+
+def test_the_same_bits_with_one_thread_and_with_two(two_threads):
+    torch.set_num_threads(2)
+    choices = []
+    two_threads.setattr(
+        recording, "Threads", lambda most: choices.append(Threads(most)) or choices[-1]
+    )
+    weights = []
+    for using in (1, 2, None):  # and changing from one to the other all the time
+        learner, random = wide_learner(), torch.Generator().manual_seed(1)
+        for number in range(30):
+            batch = Batch(*(torch.randn(100, n, generator=random) for n in (23, 1)))
+            update(learner, batch._replace(y=batch.y[:, 0]))
+            choices[-1].using = using or 1 + number % 2
+        weights.append([p.detach().clone() for p in learner.ac.parameters()])
+    assert len(choices) == 3
+    for other in weights[1:]:
+        assert all(map(torch.equal, weights[0], other))
+
+
+def add_threads_(x):
+    x.add_(torch.get_num_threads())
+
+
+def test_no_choice_where_bits_depend_on_it(two_threads):
+    """An operation that gives other numbers with other threads; and a user who has decided."""
+    torch.set_num_threads(2)
+    library = torch.library.Library("spinup_test", "DEF")
+    library.define("add_threads_(Tensor(a!) x) -> ()")
+    library.impl("add_threads_", add_threads_, "CPU")
+
+    def uneven(learner, batch):
+        for p in learner.ac.parameters():
+            torch.ops.spinup_test.add_threads_(p.detach())
+        return dict(y=batch.y)
+
+    batch = Batch(torch.zeros(4, 23), torch.zeros(4))
+    learner = wide_learner()
+    before = [p.detach().clone() for p in learner.ac.parameters()]
+    made = Recording(uneven, learner, batch, {})
+    assert made.run is recording._in_turn
+    assert all(map(torch.equal, before, learner.ac.parameters()))  # trying has left no trace
+    assert Recording(update.as_written, learner, batch, {}).run is not recording._in_turn
+    two_threads.setenv("OMP_NUM_THREADS", "2")
+    assert Recording(update.as_written, learner, batch, {}).run is recording._in_turn

@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from spinup import user_config
 from spinup.parts.kernels import again
+from spinup.parts.threads import Threads, may_choose
 from spinup.utils.mpi_pytorch import average_over_processes
 from spinup.utils.mpi_tools import num_procs
 
@@ -215,6 +216,24 @@ class Recording:
         self.results = [placed(leaf).numpy() if torch.is_tensor(leaf) else leaf for leaf in leaves]
         self.arrays = [None if x is None else x.numpy() for x in self.inputs]
         self.batch = None
+        free = may_choose(threads) and num_procs() == 1  # other processes would have to wait
+        free = free and self._is_the_same_with_one_thread(watch, random)
+        self.run = Threads(threads).run if free else _in_turn
+
+    def _is_the_same_with_one_thread(self, watch, random) -> bool:
+        """Whether the steps give the same bits however they are shared out; they are undone."""
+        changed = [tensor.detach() for tensor, _ in watch.before.values()]
+        threads, found = torch.get_num_threads(), []
+        try:
+            for number in (1, threads):
+                torch.set_num_threads(number)
+                _in_turn(self.steps)
+                found.append([t.clone().numpy().tobytes() for t in (*changed, *self.grads)])
+                watch.undo()
+                torch.set_rng_state(random)
+        finally:
+            torch.set_num_threads(threads)
+        return found[0] == found[1]
 
     def __call__(self, batch):
         if batch is not self.batch:  # a whole rollout comes many times in a row
@@ -224,9 +243,13 @@ class Recording:
                     np.copyto(here, given.numpy())
         for p, grad in zip(self.params, self.grads):
             p.grad = grad  # another recording leaves it elsewhere
-        for step in self.steps:
-            step()
+        self.run(self.steps)
         return self.rebuilt([_copy(result) for result in self.results])
+
+
+def _in_turn(steps):
+    for step in steps:
+        step()
 
 
 def _named(names, values):
