@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from cases import CASES, CHEETAH, make_env
+from report import GOALS
 
 ROOT = Path(__file__).parents[1]
 MILLION = 1_000_000
@@ -41,7 +42,9 @@ def figures(measure, turns: int, seconds: float, quick=False):
     yield from part("ppo")
     for algorithm in ("ppo", "vpg", "trpo"):
         yield two_processes(algorithm, turns)
+    yield beside_a_busy_program(measure, turns, seconds)
     yield from scaling(measure, turns, seconds)
+    yield where_time_goes(seconds)
 
 
 def figure(what, value, unit, goal=None, least=False) -> dict:
@@ -218,6 +221,34 @@ def two_processes(algorithm, turns, epochs=5) -> dict:
     one, two = max(found[1]), max(found[2])
     what = f"{algorithm.upper()} HalfCheetah --cpu 2: {two:.0f} steps/s, one core {one:.0f}"
     return figure(what, two / one, "×", goal=1.7, least=True)
+
+
+def beside_a_busy_program(measure, turns, seconds) -> dict:
+    """SAC while something else computes on one of the cores, against SAC alone."""
+    sac, found = CASES[0], {False: [], True: []}
+    for _ in range(turns):
+        for busy, speeds in found.items():
+            other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+            speeds.append(measure(sac, seconds))
+            if other:
+                other.kill()
+                other.wait()
+    alone, beside = (median(speeds) for speeds in found.values())
+    what = f"{sac.name}, one core kept busy: {beside:.0f} steps/s, alone {alone:.0f} (medians)"
+    return figure(what, beside / alone, "×")
+
+
+def where_time_goes(seconds) -> dict:
+    """The profile of each case that has a goal, each in a process of its own."""
+    profiles = {}
+    for name in GOALS:
+        words = [sys.executable, str(Path(__file__).with_name("where_time_goes.py")), name]
+        words.append(str(seconds))
+        done = subprocess.run(words, env=environment(), capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(done.stderr[-2000:])
+        profiles[name] = json.loads(done.stdout.splitlines()[-1])
+    return dict(what="where the time goes", profiles=profiles)
 
 
 def to_one_core():

@@ -21,6 +21,17 @@ GOALS = {
 COLOURS = dict(ours="#1f5fa8", sb3="#9a9a9a", sbx="#d98c3f", tianshou="#6aa57a")
 
 
+PROFILE = """
+## Where the time goes
+
+Each step of a replayed update timed on its own (`where_time_goes.py`), in a run after those above;
+timing itself takes some of "between the steps". PPO's policy and value learn in a thread each; what
+is told of its update is the policy's, and the value's goes on meanwhile. Wide products are those
+whose three sides are all 32 or more.
+
+"""
+
+
 def speeds(found: dict) -> dict:
     """The best and the median steps per second of each library on a case."""
     each = {n: [t["steps_per_second"] for t in turns] for n, turns in found["turns"].items()}
@@ -43,10 +54,21 @@ def line_of(found: dict) -> str:
 
 def figure_line(figure: dict) -> str:
     """One figure of house.py, as printed."""
+    if "profiles" in figure:
+        return f"{figure['what']}:\n{profile_table(figure)}"
     if "values" in figure:
         shown = ", ".join(f"{n}: {value:.0f}" for n, value in figure["values"].items())
         return f"{figure['what']} {shown} {figure['unit']}"
     return f"{figure['what']}: {_value(figure)}{_aim(figure, ' (', ')')}"
+
+
+def profile_table(figure: dict) -> str:
+    """Microseconds of an environment step, by kind and by case."""
+    profiles = figure["profiles"]
+    kinds = next(iter(profiles.values()))
+    rows = [[kind, *(f"{p[kind]:.0f}" for p in profiles.values())] for kind in kinds]
+    rows.append(["together", *(f"{sum(p.values()):.0f}" for p in profiles.values())])
+    return markdown(["µs of an environment step", *profiles], rows)
 
 
 def _value(figure) -> str:
@@ -207,6 +229,9 @@ The limit is the time of the matrix products of the updates alone plus that of t
     text += """
 CleanRL is not in the table: it is a collection of scripts and no package to install.
 """
+    for f in results["house"]:
+        if "profiles" in f:
+            text += PROFILE + profile_table(f) + "\n"
     if figures:
         rows = [[f["what"], _value(f), _aim(f) or "–"] for f in figures]
         text += "\n## Start, memory, pauses, processes\n\n"

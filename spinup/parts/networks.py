@@ -317,6 +317,11 @@ class ActionRange(nn.Module):
         """The same as calling it, for an array."""
         return array_of(self, "center") + array_of(self, "scale") * unit
 
+    def disturbed(self, act, noise):
+        """Actions, an array, moved by so many half-widths, and the nearest within the bounds."""
+        act = np.asarray(act) + array_of(self, "scale") * noise
+        return np.minimum(np.maximum(act, array_of(self, "low")), array_of(self, "high"))
+
 
 def action_limits(space: Box) -> dict:
     """Half the width, and the middle, of each dimension of a bounded space."""

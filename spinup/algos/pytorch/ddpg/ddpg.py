@@ -68,9 +68,7 @@ def update(learner, batch, *, gamma, polyak):
 
 def with_noise(act, *, bounds, act_noise):
     """Actions with a bell curve's noise, in half-widths of each dimension, kept in the bounds."""
-    act = to_tensor(act, bounds.scale.device)
-    noise = act_noise * torch.randn_like(act)
-    return bounds.clip(act + bounds.scale * noise).cpu().numpy()
+    return bounds.disturbed(act, act_noise * torch.randn(act.shape).numpy())
 
 
 def make_learner(ac, pi_lr, q_lr):

@@ -9,7 +9,6 @@ from torch import nn
 
 from spinup.parts.envs import require_actions
 from spinup.parts.layers import count_vars, few_rows, mlp, observation_mlp
-from spinup.parts.learning import to_tensor
 from spinup.parts.networks import ActionRange, Ensemble, MLPActor, MLPQFunction, action_limits
 
 __all__ = ["MLPActor", "MLPActorCritic", "MLPQFunction", "count_vars", "mlp"]
@@ -73,8 +72,7 @@ def choose_recipe(method, action_space, device) -> Recipe:
 def explore(env, bounds, act, *, act_noise, random_eps):
     """Actions with noise, in half-widths of their bounds if they have any; some wholly random."""
     if bounds is not None:
-        act = to_tensor(act, bounds.scale.device)
-        act = bounds.clip(act + act_noise * bounds.scale * torch.randn_like(act)).cpu().numpy()
+        act = bounds.disturbed(act, act_noise * torch.randn(act.shape).numpy())
     at_random = torch.rand(len(act)).numpy() < random_eps
     at_random = at_random.reshape(-1, *[1] * (act.ndim - 1))
     return np.where(at_random, env.sample_actions(), act) if at_random.any() else act

@@ -1,0 +1,107 @@
+"""Where the time of a training goes: microseconds of each environment step, kind by kind.
+
+    python benchmarks/where_time_goes.py "SAC HalfCheetah, batch 100" [seconds]
+
+trains one case and prints what it found; `speed.py` puts the cases that have goals in a table.
+Every step of a replayed update is timed on its own, which slows small ones down a little. Where
+policy and value learn side by side in two threads, the policy's is looked at: it takes longer.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from contextlib import redirect_stdout, suppress
+from importlib import import_module
+
+from cases import CASES, Clock, Measured, clock_for, make_env
+from peers import ours
+
+WIDE = 32  # rows, columns and what they are multiplied along, at the least
+KINDS = [
+    "wide products", "thin products", "activations and slopes", "Adam", "slow copy",
+    "other steps of an update", "between the steps", "drawing batches", "acting", "environment",
+    "all else",
+]  # fmt: skip
+UPDATE = "update"  # its whole time; told apart by its steps
+
+totals = defaultdict(float)
+
+
+def kind_of(operation, args) -> str:
+    """Which kind of step an operation is."""
+    name = str(operation)
+    if name.split(".")[1] in ("mm", "bmm", "addmm", "baddbmm"):
+        sides = (*args[-2].shape[-2:], args[-1].shape[-1])
+        return "wide products" if min(sides) >= WIDE else "thin products"
+    if any(word in name for word in ("relu", "tanh", "threshold")):
+        return "activations and slopes"
+    if "adam" in name:
+        return "Adam"
+    return "slow copy" if "lerp" in name else "other steps of an update"
+
+
+def timed(function, kind):
+    """The same function, whose time counts as of that kind if the first thread calls it."""
+
+    def call(*args, **kwargs):
+        began = time.perf_counter()
+        result = function(*args, **kwargs)
+        if threading.current_thread() is threading.main_thread():
+            totals[kind] += time.perf_counter() - began
+        return result
+
+    return call
+
+
+class FreshClock(Clock):
+    """A clock that forgets what was counted before it began."""
+
+    def tick(self):
+        before = self.began
+        super().tick()
+        if not before and self.began:
+            totals.clear()
+
+
+def watch(algorithm):
+    """Time the parts of an algorithm."""
+    from spinup.parts import recording
+    from spinup.parts.envs import VectorEnv
+
+    module = import_module(f"spinup.algos.pytorch.{algorithm}.{algorithm}")
+    again = recording.again
+
+    def timed_step(operation, args, kwargs, result, threads):
+        step = again(operation, args, kwargs, result, threads)
+        return timed(step, kind_of(operation, args))
+
+    recording.again = timed_step
+    module.update = timed(module.update, UPDATE)
+    VectorEnv.step = timed(VectorEnv.step, "environment")
+    actor_critic = getattr(module.core, "MLPActorCritic", None) or module.core.MLPQNetwork
+    for name in ("step", "act"):
+        if name in vars(actor_critic):
+            setattr(actor_critic, name, timed(getattr(actor_critic, name), "acting"))
+    for name in ("ReplayBuffer", "NStepReplayBuffer"):
+        if buffer := vars(module).get(name):
+            buffer.sample_batch = timed(buffer.sample_batch, "drawing batches")
+
+
+def profile(case, seconds: float) -> dict:
+    """Microseconds per environment step of each kind."""
+    watch(case.algorithm)
+    clock = FreshClock(**vars(clock_for(case, seconds)))
+    with redirect_stdout(sys.stderr), suppress(Measured):
+        ours(case, lambda: make_env(case.env, clock))
+    steps = KINDS[: KINDS.index("between the steps")]
+    whole = totals.pop(UPDATE)
+    totals["between the steps"] = whole - sum(totals[kind] for kind in steps)
+    totals["all else"] = clock.seconds - sum(totals.values())
+    return {kind: totals[kind] / clock.timed * 1e6 for kind in KINDS}
+
+
+if __name__ == "__main__":
+    (case,) = [case for case in CASES if case.name == sys.argv[1]]
+    print(json.dumps(profile(case, float(sys.argv[2]) if len(sys.argv) > 2 else 4.0)))
