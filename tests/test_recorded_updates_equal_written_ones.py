@@ -429,6 +429,7 @@ def test_rows_that_are_alike_are_gone_through_together(rows, width):
             many.mean(), many.mean(0), (many * 2).sum(), x**1, x**2,
             (x > row).float().mean(), row + row, x * x[:, :1], row * x[:, :1],
             x.clone().masked_fill_(x > row, 3.0), row * x.sum(1, keepdim=True),
+            (9 * x).long() == (9 * row).long(), (9 * x).long() + (9 * row).long(),
         ]  # fmt: skip
         return dict(enumerate(some))
 

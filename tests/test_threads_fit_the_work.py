@@ -196,8 +196,8 @@ def test_no_choice_where_bits_depend_on_it(two_threads):
     learner = wide_learner()
     before = [p.detach().clone() for p in learner.ac.parameters()]
     made = Recording(uneven, learner, batch, {})
-    assert made.run is recording._in_turn
+    assert made.run is recording._carry_out
     assert all(map(torch.equal, before, learner.ac.parameters()))  # trying has left no trace
-    assert Recording(update.as_written, learner, batch, {}).run is not recording._in_turn
+    assert Recording(update.as_written, learner, batch, {}).run is not recording._carry_out
     two_threads.setenv("OMP_NUM_THREADS", "2")
-    assert Recording(update.as_written, learner, batch, {}).run is recording._in_turn
+    assert Recording(update.as_written, learner, batch, {}).run is recording._carry_out

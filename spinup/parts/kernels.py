@@ -123,7 +123,7 @@ def _row_by_row(ufunc, x, y, out):
             continue
         count = next((n for n in range(MOST_ROWS, 1, -1) if len(out) % n == 0), 1)
         if count > 1:
-            rows = np.empty((count, len(row)), np.float32)
+            rows = np.empty((count, len(row)), row.dtype)
             wide = [a.reshape(-1, rows.size) for a in (other, out)]
             given = (wide[0], rows.reshape(-1)) if same is y else (rows.reshape(-1), wide[0])
             return _in_turn(partial(np.copyto, rows, row), partial(ufunc, *given, out=wide[1]))

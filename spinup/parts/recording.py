@@ -218,17 +218,19 @@ class Recording:
         self.batch = None
         free = may_choose(threads) and num_procs() == 1  # other processes would have to wait
         free = free and self._is_the_same_with_one_thread(watch, random)
-        self.run = Threads(threads).run if free else _in_turn
+        self.run = Threads(threads).run if free else _carry_out
 
     def _is_the_same_with_one_thread(self, watch, random) -> bool:
         """Whether the steps give the same bits however they are shared out; they are undone."""
-        changed = [tensor.detach() for tensor, _ in watch.before.values()]
+        made = [tensor.detach().numpy() for tensor, _ in watch.before.values()]
+        made += [grad.numpy() for grad in self.grads]
+        made += [result for result in self.results if isinstance(result, np.ndarray)]
         threads, found = torch.get_num_threads(), []
         try:
             for number in (1, threads):
                 torch.set_num_threads(number)
-                _in_turn(self.steps)
-                found.append([t.clone().numpy().tobytes() for t in (*changed, *self.grads)])
+                _carry_out(self.steps)
+                found.append([array.tobytes() for array in made])
                 watch.undo()
                 torch.set_rng_state(random)
         finally:
@@ -247,7 +249,7 @@ class Recording:
         return self.rebuilt([_copy(result) for result in self.results])
 
 
-def _in_turn(steps):
+def _carry_out(steps):
     for step in steps:
         step()
 

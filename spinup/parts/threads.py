@@ -33,7 +33,7 @@ class Threads:
         self.usual, self.until_look, self.looking = float("inf"), FIRST, False
 
     def run(self, steps):
-        one = (self.using == 1) != self.looking
+        one, threads = (self.using == 1) != self.looking, torch.get_num_threads()
         try:
             if one:
                 torch.set_num_threads(1)
@@ -43,7 +43,7 @@ class Threads:
             seconds = time.perf_counter() - began
         finally:
             if one:
-                torch.set_num_threads(self.most)
+                torch.set_num_threads(threads)
         if self.looking:
             self._looked(seconds)
         else:
