@@ -301,10 +301,10 @@ class ActionRange(nn.Module):
         super().__init__()
         half, center = np.array(act_limit, np.float64), np.array(act_center, np.float64)
         numbers = dict(scale=half, center=center, low=center - half, high=center + half)
-        for name, number in numbers.items():
+        self.arrays = {name: number.astype(np.float32) for name, number in numbers.items()}
+        for name, array in self.arrays.items():
             # Not saved with the weights: they are the environment's, not learned.
-            tensor = torch.as_tensor(number, dtype=torch.float32)
-            self.register_buffer(name, tensor, persistent=False)
+            self.register_buffer(name, torch.tensor(array), persistent=False)
 
     def forward(self, unit):
         return torch.addcmul(self.center, self.scale, unit)
@@ -315,12 +315,12 @@ class ActionRange(nn.Module):
 
     def of_array(self, unit):
         """The same as calling it, for an array."""
-        return array_of(self, "center") + array_of(self, "scale") * unit
+        return self.arrays["center"] + self.arrays["scale"] * unit
 
     def disturbed(self, act, noise):
         """Actions, an array, moved by so many half-widths, and the nearest within the bounds."""
-        act = np.asarray(act) + array_of(self, "scale") * noise
-        return np.minimum(np.maximum(act, array_of(self, "low")), array_of(self, "high"))
+        act = np.asarray(act) + self.arrays["scale"] * noise
+        return np.minimum(np.maximum(act, self.arrays["low"]), self.arrays["high"])
 
 
 def action_limits(space: Box) -> dict:
