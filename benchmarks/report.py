@@ -110,6 +110,24 @@ def _ratio(value, goal) -> str:
     return f"{value:.2f}" + ("" if goal is None else f" (goal {goal})")
 
 
+def missed(results: dict) -> list:
+    """For each goal that was missed, how near to the limit one would have to come for it."""
+    lines = []
+    for found in results["cases"]:
+        best = {name: value for name, (value, _) in speeds(found).items()}
+        goals = GOALS.get(found["name"], ())
+        for name, goal, reached in zip(("sb3", "sbx", "limit"), goals, ratios(found)):
+            if goal is None or reached is None or reached >= goal:
+                continue
+            title = "the limit" if name == "limit" else LIBRARIES[name].title
+            wanted = goal * best[name]
+            line = f"{found['name']}: {goal} × {title} would be {wanted:.0f} steps/s"
+            if name != "limit" and "limit" in best:
+                line += f", {wanted / best['limit']:.2f} of the limit"
+            lines.append(f"{line}; {best['ours']:.0f} were reached.")
+    return lines
+
+
 def markdown(head: list, rows: list) -> str:
     widths = [max(3, *map(len, column)) for column in zip(head, *rows)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -229,6 +247,8 @@ The limit is the time of the matrix products of the updates alone plus that of t
     text += """
 CleanRL is not in the table: it is a collection of scripts and no package to install.
 """
+    if lines := missed(results):
+        text += "\n## Goals that were missed\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
     for f in results["house"]:
         if "profiles" in f:
             text += PROFILE + profile_table(f) + "\n"
