@@ -14,10 +14,11 @@ from statistics import median
 
 import torch
 
-FIRST, EVERY = 20, 1000  # replays before the first look at the other way, and between two
-TRIED = 6  # replays that a look takes; the first of them is not counted, for threads must wake up
-CLEARLY = 0.9  # of the time: only then is the other way worth a change
-ALARM = 1.5  # times as slow as usual: look again at once, and not after `EVERY`
+# Replays before the first look at the other way, and between two with all threads and with one.
+FIRST, EVERY, EVERY_OF_ONE = 20, 1000, 200
+TRIED, WAKING = 8, 2  # replays of either way in a look, and how many of them do not count
+CLEARLY = 0.85  # of the time: only then is the other way worth a change
+ALARM = 1.5  # times as slow as usual: look at once
 
 
 def may_choose(threads: int) -> bool:
@@ -29,11 +30,14 @@ class Threads:
 
     def __init__(self, most: int):
         self.most = self.using = most
-        self.lately, self.tried = deque(maxlen=TRIED - 1), []
-        self.usual, self.until_look, self.looking = float("inf"), FIRST, False
+        self.until_look, self.usual = FIRST, float("inf")
+        self.lately = deque(maxlen=TRIED - WAKING)
+        self.here, self.there = [], []  # seconds of this way and of the other, in a look
 
     def run(self, steps):
-        one, threads = (self.using == 1) != self.looking, torch.get_num_threads()
+        looking = self.until_look <= 0
+        other = looking and len(self.there) < TRIED  # then as before, for a machine has its moods
+        one, threads = (self.using == 1) != other, torch.get_num_threads()
         try:
             if one:
                 torch.set_num_threads(1)
@@ -44,26 +48,26 @@ class Threads:
         finally:
             if one:
                 torch.set_num_threads(threads)
-        if self.looking:
-            self._looked(seconds)
+        if looking:
+            (self.there if other else self.here).append(seconds)
+            self._decide()
         else:
-            self._worked(seconds)
+            self._notice(seconds)
 
-    def _worked(self, seconds):
+    def _notice(self, seconds):
         self.lately.append(seconds)
         self.until_look -= 1
         if seconds > ALARM * self.usual and median(self.lately) > ALARM * self.usual:
             self.until_look = 0
-        self.looking = self.until_look <= 0
 
-    def _looked(self, seconds):
-        self.tried.append(seconds)
-        if len(self.tried) < TRIED:
+    def _decide(self):
+        if len(self.here) < TRIED:
             return
-        here, there = median(self.lately), median(self.tried[1:])
-        if there < CLEARLY * here:
+        here, there = median(self.here[WAKING:]), median(self.there[WAKING:])
+        change = there < CLEARLY * min(here, median(self.lately))
+        if change:
             self.using = self.most if self.using == 1 else 1
-        self.usual = min(there, here)
-        self.lately.clear()
-        self.tried.clear()
-        self.until_look, self.looking = EVERY, False
+        self.usual = there if change else here
+        self.until_look = EVERY_OF_ONE if self.using == 1 else EVERY
+        for seconds in (self.lately, self.here, self.there):
+            seconds.clear()
