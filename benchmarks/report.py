@@ -73,7 +73,9 @@ def profile_table(figure: dict) -> str:
 
 def _value(figure) -> str:
     value, unit = figure["value"], figure["unit"]
-    return f"{value:.2f} {unit}" if unit in ("×", "s") else f"{value:.3g} {unit}"
+    if unit in ("×", "s"):
+        return f"{value:.2f} {unit}"
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def _aim(figure, before="", after="") -> str:
