@@ -7,6 +7,7 @@ Every step of a replayed update is timed on its own, which slows small ones down
 policy and value learn side by side in two threads, the policy's is looked at: it takes longer.
 """
 
+import argparse
 import json
 import sys
 import threading
@@ -103,5 +104,9 @@ def profile(case, seconds: float) -> dict:
 
 
 if __name__ == "__main__":
-    (case,) = [case for case in CASES if case.name == sys.argv[1]]
-    print(json.dumps(profile(case, float(sys.argv[2]) if len(sys.argv) > 2 else 4.0)))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    cases = {case.name: case for case in CASES}
+    parser.add_argument("case", choices=cases, metavar="CASE", help=f"one of: {'; '.join(cases)}")
+    parser.add_argument("seconds", type=float, nargs="?", default=4.0, help="how long to look")
+    args = parser.parse_args()
+    print(json.dumps(profile(cases[args.case], args.seconds)))
