@@ -229,10 +229,12 @@ def beside_a_busy_program(measure, turns, seconds) -> dict:
     for _ in range(turns):
         for busy, speeds in found.items():
             other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
-            speeds.append(measure(sac, seconds))
-            if other:
-                other.kill()
-                other.wait()
+            try:
+                speeds.append(measure(sac, seconds))
+            finally:
+                if other:
+                    other.kill()
+                    other.wait()
     alone, beside = (median(speeds) for speeds in found.values())
     what = f"{sac.name}, one core kept busy: {beside:.0f} steps/s, alone {alone:.0f} (medians)"
     return figure(what, beside / alone, "×")

@@ -7,12 +7,12 @@ and once line by line on a copy of the learner, with the same random numbers.
 import importlib
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from learners import Batch, Learner
 from torch import nn
 from torch.profiler import profile
 
@@ -120,17 +120,6 @@ def counted(function, calls):
 
 
 # --- What may be recorded ---
-
-
-class Batch(NamedTuple):
-    x: Any
-    y: Any
-
-
-@dataclass
-class Learner:
-    ac: nn.Module
-    optimizer: Adam
 
 
 def learner_of(network=None):

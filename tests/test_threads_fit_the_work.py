@@ -3,11 +3,9 @@
 While other programs keep the cores busy it goes on with one, and computes the same to the last bit.
 """
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-
 import pytest
 import torch
+from learners import Batch, Learner
 from torch import nn
 
 import spinup
@@ -141,17 +139,6 @@ def test_a_step_that_fails_leaves_the_threads_as_they_were(world):
     with pytest.raises(ZeroDivisionError):
         choice.run([lambda: 1 / 0])
     assert torch.get_num_threads() == 2
-
-
-class Batch(NamedTuple):
-    x: Any
-    y: Any
-
-
-@dataclass
-class Learner:
-    ac: nn.Module
-    optimizer: Adam
 
 
 def wide_learner():
