@@ -68,8 +68,8 @@ class FreshClock(Clock):
 
 def watch(algorithm):
     """Time the parts of an algorithm."""
-    from spinup.parts import recording
     from spinup.parts.envs import VectorEnv
+    from spinup.parts.pytorch.fast import capture as recording
 
     module = import_module(f"spinup.algos.pytorch.{algorithm}.{algorithm}")
     again = recording.again

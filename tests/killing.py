@@ -159,7 +159,7 @@ def set_trap(kill_at):
 
         VectorEnv.step = sprung(VectorEnv.step)
     else:
-        from spinup.parts.recording import Recording
+        from spinup.parts.pytorch.fast.capture import Recording
 
         record = Recording.__init__
 

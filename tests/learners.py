@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from spinup.parts.learning import Adam
+from spinup.parts.pytorch.learning import Adam
 
 
 class Batch(NamedTuple):

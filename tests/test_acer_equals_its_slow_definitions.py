@@ -14,7 +14,7 @@ from spinup.parts import buffers
 from spinup.parts.buffers import Segments
 from spinup.parts.checkpoint import read_tree, write_tree
 from spinup.parts.envs import EnvMaker
-from spinup.parts.learning import SegmentBuffer, gradient_step, to_tensor
+from spinup.parts.pytorch.learning import SegmentBuffer, gradient_step, to_tensor
 from spinup.utils.errors import UserError
 
 OBS, ACTIONS, STEPS, GAMMA = 3, 4, 6, 0.9

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spinup.algos.pytorch.ppo import ppo as ppo_module
-from spinup.parts import learning
 from spinup.parts.buffers import GAEBuffer, discount_cumsum
+from spinup.parts.pytorch import learning
 
 exactly = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 number = st.floats(-10, 10, width=32)

@@ -15,8 +15,8 @@ from spinup.algos.pytorch.ddpg import ddpg
 from spinup.algos.pytorch.td3 import core as td3_core
 from spinup.algos.pytorch.td3 import td3
 from spinup.parts.buffers import Transitions
-from spinup.parts.learning import gradient_step
-from spinup.parts.networks import ActionRange, MLPActor, MLPQFunction, action_limits
+from spinup.parts.pytorch.learning import gradient_step
+from spinup.parts.pytorch.networks import ActionRange, MLPActor, MLPQFunction, action_limits
 from spinup.parts.session import Pace
 
 t = torch.tensor

@@ -15,7 +15,7 @@ from torch.distributions import Categorical
 from spinup.algos.pytorch.sac import core, sac
 from spinup.parts.buffers import Transitions
 from spinup.parts.envs import EnvMaker
-from spinup.parts.networks import (
+from spinup.parts.pytorch.networks import (
     DiscreteEnsemble,
     Member,
     MLPDiscreteQFunction,

@@ -10,7 +10,7 @@ from torch import nn
 
 from spinup.algos.pytorch.dqn import core, dqn
 from spinup.parts.envs import EnvMaker
-from spinup.parts.models import build, load_model, save_model
+from spinup.parts.pytorch.models import build, load_model, save_model
 from spinup.utils.test_policy import load_policy_and_env
 
 SHAPES = [(5,), (2, 3), ()]

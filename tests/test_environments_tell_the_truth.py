@@ -17,7 +17,7 @@ from spinup.algos.pytorch.td3 import td3 as td3_module
 from spinup.parts import session
 from spinup.parts.checkpoint import read_tree, write_tree
 from spinup.parts.envs import EnvMaker, Episode, VectorEnv, describe_env, make_env, play
-from spinup.parts.learning import ReplayBuffer
+from spinup.parts.pytorch.learning import ReplayBuffer
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import convert_json
 

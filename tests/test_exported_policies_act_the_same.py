@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete
 
 import spinup
 from spinup.parts.envs import EnvMaker
-from spinup.parts.models import build
+from spinup.parts.pytorch.models import build
 from spinup.run import main
 from spinup.utils import export
 from spinup.utils.errors import UserError

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from spinup.parts.layers import (
+from spinup.parts.pytorch.layers import (
     MLP,
     FastTanh,
     few_rows,
@@ -15,8 +15,8 @@ from spinup.parts.layers import (
     observation_mlp,
     second_derivatives,
 )
-from spinup.parts.learning import Adam, gradient_step, shorten
-from spinup.parts.networks import (
+from spinup.parts.pytorch.learning import Adam, gradient_step, shorten
+from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
     Ensemble,

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import spinup
-from spinup.parts.models import fitting
+from spinup.parts.pytorch.models import fitting
 from spinup.parts.settings import check
 from spinup.utils import flags, run_utils
 from spinup.utils.errors import UserError

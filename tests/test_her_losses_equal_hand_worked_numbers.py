@@ -12,8 +12,8 @@ from torch import nn
 from spinup.algos.pytorch.her import core, her
 from spinup.parts.buffers import Transitions
 from spinup.parts.envs import EnvMaker, VectorEnv
-from spinup.parts.learning import gradient_step
-from spinup.parts.networks import ActionRange
+from spinup.parts.pytorch.learning import gradient_step
+from spinup.parts.pytorch.networks import ActionRange
 
 t = torch.tensor
 OBS = Box(-1, 1, (3,))

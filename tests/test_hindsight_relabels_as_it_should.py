@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from spinup.parts.buffers import Transitions
 from spinup.parts.envs import EnvMaker, VectorEnv
 from spinup.parts.goals import GoalLayout, HindsightBuffer, goal_layout
-from spinup.parts.learning import tensors_on
+from spinup.parts.pytorch.learning import tensors_on
 from spinup.utils.errors import UserError
 
 # An observation is (what was achieved, a number of the row, what is desired). Row number k of the

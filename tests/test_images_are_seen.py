@@ -16,9 +16,9 @@ import spinup
 from spinup.algos.pytorch.dqn.core import MLPQNetwork
 from spinup.parts import session
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env, env_from_description
-from spinup.parts.layers import ImageEncoder, is_image
-from spinup.parts.learning import GAEBuffer, ReplayBuffer
-from spinup.parts.networks import MLPActorCritic
+from spinup.parts.pytorch.layers import ImageEncoder, is_image
+from spinup.parts.pytorch.learning import GAEBuffer, ReplayBuffer
+from spinup.parts.pytorch.networks import MLPActorCritic
 from spinup.run import main
 from spinup.utils.errors import UserError
 from spinup.utils.test_policy import load_policy_and_env, make_run_env

@@ -18,7 +18,7 @@ from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.sac import core as sac_core
 from spinup.algos.pytorch.sac import sac
 from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
-from spinup.parts.networks import (
+from spinup.parts.pytorch.networks import (
     MLPGaussianActor,
     SquashedGaussianMLPActor,
     squashed_log_prob,

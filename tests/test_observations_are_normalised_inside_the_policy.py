@@ -17,10 +17,10 @@ from torch import nn
 import spinup
 from spinup import ppo_pytorch
 from spinup.parts.envs import EnvMaker
-from spinup.parts.layers import Normalizer, count_vars, few_rows, observation_mlp
-from spinup.parts.learning import Adam, gradient_step, learn_scales
-from spinup.parts.models import build, load_model
-from spinup.parts.networks import MLPActorCritic
+from spinup.parts.pytorch.layers import Normalizer, count_vars, few_rows, observation_mlp
+from spinup.parts.pytorch.learning import Adam, gradient_step, learn_scales
+from spinup.parts.pytorch.models import build, load_model
+from spinup.parts.pytorch.networks import MLPActorCritic
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import mpiexec
 from spinup.utils.test_policy import load_policy_and_env

@@ -18,8 +18,8 @@ from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.reinforce import reinforce
 from spinup.algos.pytorch.vpg import vpg
 from spinup.parts.buffers import Rollout
-from spinup.parts.learning import Adam, GAEBuffer
-from spinup.parts.networks import MLPActorCritic, MLPGaussianActor
+from spinup.parts.pytorch.learning import Adam, GAEBuffer
+from spinup.parts.pytorch.networks import MLPActorCritic, MLPGaussianActor
 
 t = torch.tensor
 BASELINES = ("none", "average", "value")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from spinup.algos.pytorch.dqn import dqn
 from spinup.parts.buffers import NStepReplayBuffer, ReplayBuffer
 from spinup.parts.checkpoint import read_tree, write_tree
-from spinup.parts.learning import tensors_on
 from spinup.parts.priorities import LEAST_ERROR, Priorities, SumTree
+from spinup.parts.pytorch.learning import tensors_on
 
 quickly = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 numbers = st.floats(0, 1e6, allow_nan=False, width=32)

@@ -109,9 +109,9 @@ def test_two_halves_of_a_rollout_are_learned_like_the_whole(algorithm, settings)
 import torch
 from gymnasium.spaces import Box, Discrete
 from spinup.algos.pytorch.{algorithm} import {algorithm} as module
-from spinup.parts import learning
+from spinup.parts.pytorch import learning
 from spinup.parts.buffers import Rollout
-from spinup.parts.networks import MLPActorCritic
+from spinup.parts.pytorch.networks import MLPActorCritic
 from spinup.utils.mpi_tools import proc_id
 def updated(rollout):
     torch.manual_seed(3)

@@ -18,11 +18,12 @@ from torch.profiler import profile
 
 import spinup
 from spinup import user_config
-from spinup.parts import learning, recording
 from spinup.parts.envs import EnvMaker
-from spinup.parts.layers import mlp
-from spinup.parts.learning import Adam, gradient_step, polyak_average
-from spinup.parts.recording import Recording, recorded
+from spinup.parts.pytorch import learning
+from spinup.parts.pytorch.fast import capture as recording
+from spinup.parts.pytorch.fast.capture import Recording, recorded
+from spinup.parts.pytorch.layers import mlp
+from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 
 SHORT = dict(epochs=1, steps_per_epoch=120, update_after=40, start_steps=40, num_test_episodes=0)
 CASES = {
@@ -372,7 +373,7 @@ def test_an_update_asks_little_of_pytorch(algorithm):
 
 def test_arrays_and_recordings_agree_on_every_kernel():
     """Each operation that NumPy carries out again is asked for with numbers of several shapes."""
-    from spinup.parts import kernels
+    from spinup.parts.pytorch.fast import kernels
 
     def update(learner, batch):
         x, y = batch.x, batch.y[:, None]
@@ -437,7 +438,7 @@ SHAPES = [(100, 256, 256), (4000, 64, 6), (4000, 17, 64), (50, 300, 1), (1, 256,
 @pytest.mark.parametrize("rows, inner, columns", SHAPES)
 def test_products_of_all_shapes(rows, inner, columns, threads):
     """By whichever library: of both layouts of a matrix, stacked ones, with a bias, and sums."""
-    from spinup.parts.kernels import again
+    from spinup.parts.pytorch.fast.kernels import again
 
     x, bias, aten = torch.randn(2, rows, inner), torch.randn(2, 1, columns), torch.ops.aten
     for y in (torch.randn(2, inner, columns), torch.randn(2, columns, inner).mT):

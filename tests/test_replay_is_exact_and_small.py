@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinup.algos.pytorch.sac import sac as sac_module
-from spinup.parts import learning
 from spinup.parts.buffers import ReplayBuffer, ReplayLog
+from spinup.parts.pytorch import learning
 from spinup.utils.errors import UserError
 
 

@@ -9,12 +9,13 @@ from learners import Batch, Learner
 from torch import nn
 
 import spinup
-from spinup.parts import recording, threads
 from spinup.parts.envs import EnvMaker
-from spinup.parts.learning import Adam, gradient_step
-from spinup.parts.networks import Ensemble, MLPQFunction
-from spinup.parts.recording import Recording, recorded
-from spinup.parts.threads import EVERY, EVERY_OF_ONE, FIRST, TRIED, Threads
+from spinup.parts.pytorch.fast import capture as recording
+from spinup.parts.pytorch.fast import threads
+from spinup.parts.pytorch.fast.capture import Recording, recorded
+from spinup.parts.pytorch.fast.threads import EVERY, EVERY_OF_ONE, FIRST, TRIED, Threads
+from spinup.parts.pytorch.learning import Adam, gradient_step
+from spinup.parts.pytorch.networks import Ensemble, MLPQFunction
 from spinup.utils import mpi_pytorch
 
 TASKS = {

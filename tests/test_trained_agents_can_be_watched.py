@@ -112,7 +112,7 @@ def test_original_command_and_function(trained, capsys):
 
 def test_numbered_models(tmp_path):
     from spinup.algos.pytorch.ppo.core import MLPActorCritic
-    from spinup.parts.models import build
+    from spinup.parts.pytorch.models import build
     from spinup.utils.logx import EpochLogger
 
     env = gym.make("CartPole-v1")

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from spinup.algos.pytorch.trpo import core, trpo
 from spinup.parts.buffers import Rollout
-from spinup.parts.layers import second_derivatives
+from spinup.parts.pytorch.layers import second_derivatives
 from spinup.utils.errors import UserError
 
 OBS = Box(-1, 1, (3,))

@@ -18,9 +18,9 @@ from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.sac import core as sac_core
 from spinup.algos.pytorch.sac import sac
 from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
-from spinup.parts.layers import mlp
-from spinup.parts.learning import Adam, gradient_step, passes, polyak_average
-from spinup.parts.networks import Ensemble, Member, MLPQFunction, SquashedGaussianMLPActor
+from spinup.parts.pytorch.layers import mlp
+from spinup.parts.pytorch.learning import Adam, gradient_step, passes, polyak_average
+from spinup.parts.pytorch.networks import Ensemble, Member, MLPQFunction, SquashedGaussianMLPActor
 
 OBS, ACT = Box(-1, 1, (3,)), Box(-1, 1, (2,))
 t = torch.tensor

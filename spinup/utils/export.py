@@ -18,8 +18,8 @@ from torch import nn
 
 import spinup
 from spinup.parts.envs import within_space
-from spinup.parts.layers import Normalizer, second_derivatives
-from spinup.parts.models import space_from_json
+from spinup.parts.pytorch.layers import Normalizer, second_derivatives
+from spinup.parts.pytorch.models import space_from_json
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import read_json, write_whole
 from spinup.utils.test_policy import load_network, make_run_env, named_class, network_action

@@ -213,7 +213,7 @@ class Logger:
         if hasattr(self, "tf_saver_elements"):
             self._tf_simple_save(itr)
         if state_dict or hasattr(self, "pytorch_saver_elements"):
-            from spinup.parts import models  # which needs PyTorch
+            from spinup.parts.pytorch import models  # which needs PyTorch
 
             models.save_variables(Path(self.output_dir), state_dict, itr)
         if hasattr(self, "pytorch_saver_elements"):

@@ -50,7 +50,7 @@ def _average_over_processes(x):
     x.copy_(torch.from_numpy(mpi_sum(x.cpu().numpy())) / num_procs())
 
 
-# An operation of PyTorch's own kind, so that a recorded update contains it: see parts/recording.py.
+# An operation of PyTorch's own kind, so that a recorded update contains it (fast/capture.py).
 _library = torch.library.Library("spinup", "FRAGMENT")
 _library.define("average_over_processes(Tensor(a!) x) -> ()")
 _library.impl("average_over_processes", _average_over_processes, "CompositeExplicitAutograd")

@@ -140,7 +140,7 @@ def _check_folder(folder):
 
 
 def _check_settings(algorithm, kwargs):
-    from spinup.parts.models import fitting
+    from spinup.parts.pytorch.models import fitting
     from spinup.parts.settings import check
 
     defaults = inspect.signature(algorithm).parameters

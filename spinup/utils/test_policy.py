@@ -90,7 +90,7 @@ def load_pytorch_policy(fpath, itr="last", deterministic=False, actor_critic=Non
 
 def load_network(fpath, itr="last", actor_critic=None):
     """The network of a saved PyTorch agent."""
-    from spinup.parts.models import load_model
+    from spinup.parts.pytorch.models import load_model
 
     return load_model(_model_file(Path(fpath) / "pyt_save", itr), actor_critic)
 
@@ -99,7 +99,7 @@ def network_action(network, deterministic=False):
     """A function that gives a network's action for each of a batch of observations."""
     import torch
 
-    from spinup.parts.learning import to_tensor
+    from spinup.parts.pytorch.learning import to_tensor
 
     chooses = "deterministic" in inspect.signature(network.act).parameters
     if deterministic and not chooses:

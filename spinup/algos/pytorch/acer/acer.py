@@ -17,9 +17,15 @@ from spinup.parts import session
 from spinup.parts.buffers import Segments
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
-from spinup.parts.learning import Adam, SegmentBuffer, gradient_step, polyak_average, to_tensor
-from spinup.parts.models import build
-from spinup.parts.recording import recorded
+from spinup.parts.pytorch.fast.capture import recorded
+from spinup.parts.pytorch.learning import (
+    Adam,
+    SegmentBuffer,
+    gradient_step,
+    polyak_average,
+    to_tensor,
+)
+from spinup.parts.pytorch.models import build
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Entropy

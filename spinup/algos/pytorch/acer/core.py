@@ -4,8 +4,8 @@ from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import count_vars, few_rows, mlp, observation_mlp
-from spinup.parts.networks import draw_actions
+from spinup.parts.pytorch.layers import count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.pytorch.networks import draw_actions
 
 __all__ = ["MLPActorCritic", "count_vars", "mlp"]
 

@@ -5,7 +5,14 @@ from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import Flat, count_vars, few_rows, image_encoder, mlp, observation_mlp
+from spinup.parts.pytorch.layers import (
+    Flat,
+    count_vars,
+    few_rows,
+    image_encoder,
+    mlp,
+    observation_mlp,
+)
 
 __all__ = ["DuelingMLP", "MLPQNetwork", "count_vars", "mlp"]
 

@@ -8,8 +8,14 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import count_vars, few_rows, mlp, observation_mlp
-from spinup.parts.networks import ActionRange, Ensemble, MLPActor, MLPQFunction, action_limits
+from spinup.parts.pytorch.layers import count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.pytorch.networks import (
+    ActionRange,
+    Ensemble,
+    MLPActor,
+    MLPQFunction,
+    action_limits,
+)
 
 __all__ = ["MLPActor", "MLPActorCritic", "MLPQFunction", "count_vars", "mlp"]
 

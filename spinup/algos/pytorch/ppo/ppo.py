@@ -16,10 +16,17 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import Adam, descend, find_gradient, learn_scales, passes, to_tensor
-from spinup.parts.learning import GAEBuffer as PPOBuffer
-from spinup.parts.models import build
-from spinup.parts.recording import side_by_side
+from spinup.parts.pytorch.fast.capture import side_by_side
+from spinup.parts.pytorch.learning import (
+    Adam,
+    descend,
+    find_gradient,
+    learn_scales,
+    passes,
+    to_tensor,
+)
+from spinup.parts.pytorch.learning import GAEBuffer as PPOBuffer
+from spinup.parts.pytorch.models import build
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 

@@ -16,8 +16,15 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import Adam, GAEBuffer, descend, gradient_step, learn_scales, to_tensor
-from spinup.parts.models import build
+from spinup.parts.pytorch.learning import (
+    Adam,
+    GAEBuffer,
+    descend,
+    gradient_step,
+    learn_scales,
+    to_tensor,
+)
+from spinup.parts.pytorch.models import build
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 

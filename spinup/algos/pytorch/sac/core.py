@@ -10,8 +10,8 @@ from torch.distributions import Categorical
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import count_vars, mlp
-from spinup.parts.networks import (
+from spinup.parts.pytorch.layers import count_vars, mlp
+from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
     DiscreteEnsemble,

@@ -6,8 +6,8 @@ from torch import nn
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import count_vars, mlp
-from spinup.parts.networks import (
+from spinup.parts.pytorch.layers import count_vars, mlp
+from spinup.parts.pytorch.networks import (
     Ensemble,
     Member,
     MLPActor,

@@ -16,10 +16,16 @@ from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
-from spinup.parts.learning import Adam, ReplayBuffer, gradient_step, polyak_average, to_tensor
-from spinup.parts.models import build
-from spinup.parts.networks import ActionRange, action_limits
-from spinup.parts.recording import recorded
+from spinup.parts.pytorch.fast.capture import recorded
+from spinup.parts.pytorch.learning import (
+    Adam,
+    ReplayBuffer,
+    gradient_step,
+    polyak_average,
+    to_tensor,
+)
+from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.networks import ActionRange, action_limits
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals*

@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from torch import distributions, nn
 
-from spinup.parts import networks
 from spinup.parts.buffers import combined_shape, discount_cumsum
-from spinup.parts.layers import count_vars, is_image, mlp
-from spinup.parts.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
+from spinup.parts.pytorch import networks
+from spinup.parts.pytorch.layers import count_vars, is_image, mlp
+from spinup.parts.pytorch.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import mpi_avg
 

@@ -15,9 +15,9 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.layers import second_derivatives
-from spinup.parts.learning import Adam, GAEBuffer, descend, learn_scales, to_tensor
-from spinup.parts.models import build
+from spinup.parts.pytorch.layers import second_derivatives
+from spinup.parts.pytorch.learning import Adam, GAEBuffer, descend, learn_scales, to_tensor
+from spinup.parts.pytorch.models import build
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV

@@ -1,8 +1,8 @@
 """VPG's networks: a policy and a value function, as all on-policy algorithms have them."""
 
 from spinup.parts.buffers import combined_shape, discount_cumsum
-from spinup.parts.layers import count_vars, mlp
-from spinup.parts.networks import (
+from spinup.parts.pytorch.layers import count_vars, mlp
+from spinup.parts.pytorch.networks import (
     Actor,
     MLPActorCritic,
     MLPCategoricalActor,

@@ -15,9 +15,9 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.learning import Adam, descend, gradient_step, learn_scales, to_tensor
-from spinup.parts.learning import GAEBuffer as VPGBuffer
-from spinup.parts.models import build
+from spinup.parts.pytorch.learning import Adam, descend, gradient_step, learn_scales, to_tensor
+from spinup.parts.pytorch.learning import GAEBuffer as VPGBuffer
+from spinup.parts.pytorch.models import build
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV

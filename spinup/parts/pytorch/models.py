@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 import spinup
-from spinup.parts.layers import KNOWN_ACTIVATIONS, activation_by_name
+from spinup.parts.pytorch.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_pytorch import sync_params
 from spinup.utils.serialization_utils import convert_json, write_whole
@@ -170,8 +170,9 @@ def _own_class(name):
     """One of our own networks by its dotted name; None for any other."""
     module, _, attribute = name.rpartition(".")
     cores = [f"spinup.algos.pytorch.{name}.core" for name in spinup.ALGORITHMS["pytorch"]]
-    if module not in ("spinup.parts.networks", *cores):
+    if module not in ("spinup.parts.networks", "spinup.parts.pytorch.networks", *cores):
         return None
+    module = module.replace("spinup.parts.networks", "spinup.parts.pytorch.networks")
     found = getattr(import_module(module), attribute, None)
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None
 

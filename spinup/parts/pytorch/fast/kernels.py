@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-from spinup.parts.layers import numpy_tanh_
+from spinup.parts.pytorch.layers import numpy_tanh_
 
 aten = torch.ops.aten
 TINY = 32_768  # numbers in an array; beyond, PyTorch uses several threads

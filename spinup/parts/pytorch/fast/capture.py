@@ -27,8 +27,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from spinup import user_config
-from spinup.parts.kernels import again
-from spinup.parts.threads import Threads, may_choose
+from spinup.parts.pytorch.fast.kernels import again
+from spinup.parts.pytorch.fast.threads import Threads, may_choose
 from spinup.utils.mpi_pytorch import average_over_processes
 from spinup.utils.mpi_tools import num_procs
 

@@ -11,7 +11,7 @@ from torch.distributions import Categorical, Normal
 from torch.nn import functional as F
 
 from spinup.parts.envs import require_actions
-from spinup.parts.layers import (
+from spinup.parts.pytorch.layers import (
     Flat,
     Normalizer,
     array_of,

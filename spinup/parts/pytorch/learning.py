@@ -6,8 +6,8 @@ from torch.utils._pytree import tree_map_only
 
 from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
-from spinup.parts.layers import Normalizer, gradients, parameter_list
-from spinup.parts.recording import recorded
+from spinup.parts.pytorch.fast.capture import recorded
+from spinup.parts.pytorch.layers import Normalizer, gradients, parameter_list
 from spinup.utils.mpi_pytorch import average_gradients
 
 
