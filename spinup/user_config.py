@@ -19,6 +19,7 @@ DEFAULT_SHORTHAND = True
 # Seconds to look at a grid on a terminal before it starts; Ctrl-C stops it.
 WAIT_BEFORE_LAUNCH = 5
 
-# Whether updates are recorded once and then replayed, which is faster. If not, they run line by
-# line each time, as they are written: for a debugger, or for what you print in them.
-RECORD_UPDATES = True
+# Whether fast versions may stand in for plain code: updates that are captured once and replayed,
+# fused layers, acting in NumPy. False runs every line as it is written, with the same numbers to
+# rounding: for a debugger, or to be sure.
+FAST = True

@@ -6,7 +6,7 @@ import pytest
 
 import spinup
 from spinup.parts.envs import EnvMaker, VectorEnv, play
-from spinup.parts.pytorch.learning import to_tensor
+from spinup.parts.pytorch.tensors import to_tensor
 
 SMALL = dict(hidden_sizes=(64, 64))
 FAST_PPO = dict(

@@ -227,6 +227,7 @@ def random_streams() -> dict:
     if "torch" in sys.modules:
         torch = sys.modules["torch"]
         streams["torch"] = torch.get_rng_state()
+        streams["fast"] = sys.modules["spinup.parts.pytorch.fast"].state_dict()
         if torch.cuda.is_initialized():
             streams["cuda"] = torch.cuda.get_rng_state_all()
     return streams
@@ -240,6 +241,8 @@ def set_random_streams(streams: dict):
         import torch
 
         torch.set_rng_state(streams["torch"])
+        if "fast" in streams:  # not in checkpoints of earlier versions
+            sys.modules["spinup.parts.pytorch.fast"].load_state_dict(streams["fast"])
         if "cuda" in streams:
             torch.cuda.set_rng_state_all(streams["cuda"])
 

@@ -35,6 +35,7 @@ def prepare(settings: dict, **limits) -> int:
 
         setup_pytorch_for_mpi()
         sys.modules["torch"].manual_seed(seed)
+        sys.modules["spinup.parts.pytorch.fast"].reset()
     return seed
 
 

@@ -18,7 +18,8 @@ from torch import nn
 
 import spinup
 from spinup.parts.envs import within_space
-from spinup.parts.pytorch.layers import Normalizer, second_derivatives
+from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.layers import RunningNormalizer
 from spinup.parts.pytorch.models import space_from_json
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import read_json, write_whole
@@ -82,7 +83,7 @@ def random_observations(network, count: int, rng: np.random.Generator) -> np.nda
     if space.dtype == np.uint8:
         return rng.integers(space.low, space.high, (count, *space.shape), np.uint8, endpoint=True)
     obs = rng.normal(scale=2.0, size=(count, *space.shape))
-    for seen in (m for m in network.modules() if isinstance(m, Normalizer)):
+    for seen in (m for m in network.modules() if isinstance(m, RunningNormalizer)):
         mean, var = (x.cpu().numpy().reshape(space.shape) for x in (seen.mean, seen.var))
         obs = mean + np.sqrt(var) * obs
         break  # policy and value share it
@@ -98,8 +99,8 @@ def to_onnx(network, about: dict | None = None) -> bytes:
 
     example = torch.as_tensor(random_observations(network, 2, np.random.default_rng(0)))
     try:
-        # Layers that can be differentiated twice are PyTorch's own, which the exporter knows.
-        with _quiet(), torch.no_grad(), second_derivatives():
+        # Plain layers are PyTorch's own, which the exporter knows.
+        with _quiet(), torch.no_grad(), fast.plain():
             program = torch.onnx.export(
                 DeterministicPolicy(network).eval(), (example,), dynamo=True, verbose=False,
                 input_names=["obs"], output_names=["act"],

@@ -5,7 +5,8 @@ import os
 import torch
 from threadpoolctl import ThreadpoolController
 
-from spinup.utils.mpi_tools import THREADS, broadcast, mpi_sum, num_procs
+from spinup.parts.pytorch import fast
+from spinup.utils.mpi_tools import THREADS, broadcast, num_procs
 
 WORTH_SHARING = 2_000_000  # multiplications in the largest product of a gradient step
 _all_threads = torch.get_num_threads()  # as many as PyTorch finds useful here
@@ -41,20 +42,9 @@ def average_gradients(params):
         return
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in params]
     flat = torch.cat([grad.reshape(-1) for grad in grads])
-    average_over_processes(flat)
+    fast.average(flat)
     for p, grad in zip(params, _split(flat, grads)):
         p.grad = grad
-
-
-def _average_over_processes(x):
-    x.copy_(torch.from_numpy(mpi_sum(x.cpu().numpy())) / num_procs())
-
-
-# An operation of PyTorch's own kind, so that a recorded update contains it (fast/capture.py).
-_library = torch.library.Library("spinup", "FRAGMENT")
-_library.define("average_over_processes(Tensor(a!) x) -> ()")
-_library.impl("average_over_processes", _average_over_processes, "CompositeExplicitAutograd")
-average_over_processes = torch.ops.spinup.average_over_processes.default
 
 
 def sync_params(module):

@@ -99,7 +99,7 @@ def network_action(network, deterministic=False):
     """A function that gives a network's action for each of a batch of observations."""
     import torch
 
-    from spinup.parts.pytorch.learning import to_tensor
+    from spinup.parts.pytorch.tensors import to_tensor
 
     chooses = "deterministic" in inspect.signature(network.act).parameters
     if deterministic and not chooses:

@@ -1,16 +1,11 @@
-"""Layers in PyTorch: fully connected ones made fast for small networks, and what goes before."""
-
-from contextlib import contextmanager
-from contextvars import ContextVar
-from weakref import WeakKeyDictionary
+"""Layers in PyTorch: fully connected ones, and what goes before them."""
 
 import numpy as np
 import torch
 from gymnasium.spaces import Box
 from torch import nn
-from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
+from spinup.parts.pytorch import fast
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.mpi_tools import mpi_sum
 
@@ -19,9 +14,6 @@ KNOWN_ACTIVATIONS = (*nn.modules.activation.__all__, "Identity")
 
 def mlp(sizes, activation, output_activation=nn.Identity):
     """Fully connected layers of these sizes, with `activation` after each but the last."""
-    activation, output_activation = (
-        FastTanh if kind is nn.Tanh else kind for kind in (activation, output_activation)
-    )
     layers = []
     for i, (size_in, size_out) in enumerate(zip(sizes[:-1], sizes[1:])):
         last = i == len(sizes) - 2
@@ -30,188 +22,22 @@ def mlp(sizes, activation, output_activation=nn.Identity):
 
 
 class MLP(nn.Sequential):
-    """Linear layers and activations in turn."""
+    """Linear layers and activations in turn, as `mlp` makes them."""
 
-    def forward(self, x, more=None):
-        """What comes of `x`, of which `more` are further columns."""
-        layers = tuple(self._modules.values())
-        in_turn = all(type(layer) is nn.Linear for layer in layers[0::2]) and len(layers) % 2 == 0
-        if not in_turn:  # a user has put in something else
-            return super().forward(x if more is None else torch.cat([x, more], -1))
-        params = [p for layer in layers[0::2] for p in (layer.weight, layer.bias)]
-        return through_layers(x, params, layers[1::2], more)
-
-
-def through_layers(x, params, activations, more=None):
-    """Rows of `x` through a network; one step for autograd where its layers are of a usual kind.
-
-    params: weight and bias of each layer in turn, as `nn.Linear` has them; or stacked, inputs
-        first, of several networks of one shape, of which each gets the same rows
-    activations: what comes after each layer
-    more: further columns of `x`; apart, for often only these want a gradient
-    """
-    stacked = params[0].ndim == 3
-    *hidden, last = [type(activation) for activation in activations]
-    kind = _USUAL.get(hidden[0]) if last is nn.Identity and len(set(hidden)) == 1 else None
-    if kind is None or x.ndim != 2 or not x.is_cpu or _TWICE.get():
-        x = x if more is None else torch.cat([x, more], -1)
-        for i, activation in enumerate(activations):
-            weight, bias = params[2 * i : 2 * i + 2]
-            if stacked:
-                x = torch.baddbmm(bias, x.expand(len(weight), *x.shape[-2:]), weight)
-            else:
-                x = F.linear(x, weight, bias)
-            x = activation(x)
-        return x
-    if not torch.is_grad_enabled():
-        return _layer_outputs(x, more, kind, params)[-1]
-    return _FusedLayers.apply(x, more, kind, *params)
-
-
-# Each thread has its own: a policy and a value may be learned side by side.
-_TWICE = ContextVar("whether operations must be such as can be differentiated twice", default=False)
-_WANTED = ContextVar("ids of the parameters whose gradients are computed, and None", default=None)
-
-
-@contextmanager
-def second_derivatives():
-    """Within this, networks can be differentiated twice, and are a little slower."""
-    before = _TWICE.set(True)
-    try:
-        yield
-    finally:
-        _TWICE.reset(before)
-
-
-def gradients(loss, params):
-    """The gradient of `loss` in each of `params`; None where it does not depend on one.
-
-    The fused layers are told which are wanted, for autograd does not tell them: a policy's loss
-    goes through the critics, but their weights need no gradient there.
-    """
-    before = _WANTED.set({None, *map(id, params)})  # None: a weight that was made of parameters
-    try:
-        return torch.autograd.grad(loss, params, allow_unused=True)
-    finally:
-        _WANTED.reset(before)
-
-
-def _layer_outputs(x, more, kind, params):
-    """What goes into each layer, then the result."""
-    stacked = params[0].ndim == 3
-    x = x if more is None else torch.cat([x, more], -1)
-    outputs = [x.expand(len(params[0]), *x.shape) if stacked else x]
-    for i in range(0, len(params), 2):
-        if stacked:
-            y = torch.baddbmm(params[i + 1], outputs[-1], params[i])
-        else:
-            y = torch.addmm(params[i + 1], outputs[-1], params[i].t())
-        if i + 2 < len(params):
-            y.relu_() if kind == "relu" else numpy_tanh_(y)
-        outputs.append(y)
-    return outputs
-
-
-def _tanh_(x):
-    array = x.detach().numpy()
-    np.tanh(array, out=array)
-
-
-# In NumPy a hyperbolic tangent takes a sixth of the time that it takes in PyTorch. It is made an
-# operation of PyTorch's own kind so that a recorded update contains it: see recording.py.
-_library = torch.library.Library("spinup", "FRAGMENT")
-_library.define("tanh_(Tensor(a!) x) -> ()")
-_library.impl("tanh_", _tanh_, "CPU")
-numpy_tanh_ = torch.ops.spinup.tanh_.default
-
-
-def _owner(p):
-    """The id of the parameter that `p` is, or is a part of; None where it was made of several."""
-    whole = p._base if p._is_view() else p
-    return id(whole) if whole.is_leaf else None
-
-
-class _FusedLayers(torch.autograd.Function):
-    """The chain rule for a whole network at once: a fifth of autograd's steps, fewer copies."""
-
-    @staticmethod
-    def forward(ctx, x, more, kind, *params):
-        *inputs, y = _layer_outputs(x, more, kind, params)
-        ctx.save_for_backward(*inputs, *params[0::2])
-        ctx.kind, ctx.columns = kind, x.shape[-1]  # those of x come before those of more
-        ctx.ids = [_owner(p) for p in params]
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        n = len(ctx.saved_tensors) // 2
-        inputs, weights = ctx.saved_tensors[:n], ctx.saved_tensors[n:]
-        of_x, of_more, _, *learned = ctx.needs_input_grad
-        grads, wanted = [None] * (2 * n), _WANTED.get()
-        stacked = grad.ndim == 3
-        product = torch.bmm if stacked else torch.mm
-        for i in reversed(range(n)):
-            if learned[2 * i] and (wanted is None or ctx.ids[2 * i] in wanted):
-                left, right = (inputs[i], grad) if stacked else (grad, inputs[i])
-                grads[2 * i] = product(left.mT, right)
-                grads[2 * i + 1] = grad.sum(-2, keepdim=stacked)
-            if i > 0:
-                weight = weights[i].mT if stacked else weights[i]
-                grad = grad * weight if grad.shape[-1] == 1 else product(grad, weight)
-                slope = _SLOPES[ctx.kind]
-                slope(grad, inputs[i], grad_input=grad)
-        first, parts = weights[0].mT if stacked else weights[0], [None, None]
-        columns = slice(None, ctx.columns), slice(ctx.columns, None)
-        for i in [i for i, asked in enumerate((of_x, of_more)) if asked]:
-            part = product(grad, first[..., columns[i]])
-            parts[i] = part.sum(0) if stacked else part
-        return *parts, None, *grads
-
-
-# What a gradient is multiplied by on its way back through an activation, in place.
-_SLOPES = {
-    "relu": lambda grad, y, grad_input: torch.ops.aten.threshold_backward.grad_input(
-        grad, y, 0, grad_input=grad_input
-    ),
-    "tanh": torch.ops.aten.tanh_backward.grad_input,
-}
-
-
-class FastTanh(nn.Tanh):
-    """The hyperbolic tangent by way of the logistic function, 2 s(2x) - 1.
-
-    PyTorch computes that six times as fast on a CPU, and full-batch updates of small networks
-    spend a third of their time here. The last digits differ.
-    """
+    LAYERS_IN_TURN = True  # see fast/acting.py
 
     def forward(self, x):
-        return _FastTanh.apply(x) if x.device.type == "cpu" else torch.tanh(x)
+        fused = fast.mlp_forward(self, x)
+        return super().forward(x) if fused is None else fused
 
 
-class _FastTanh(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        y = torch.sigmoid(2 * x).mul_(2).sub_(1)
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, grad):
-        return torch.ops.aten.tanh_backward(grad, *ctx.saved_tensors)
-
-
-_USUAL = {nn.ReLU: "relu", FastTanh: "tanh"}  # the activations that fused layers know
-
-
-_parameter_lists = WeakKeyDictionary()
-
-
-def parameter_list(module) -> list:
-    """The parameters of a network; asked for once, for PyTorch looks for them at every call."""
-    if module not in _parameter_lists:
-        _parameter_lists[module] = list(module.parameters())
-    return _parameter_lists[module]
+def apply_to_arrays(net, obs) -> np.ndarray:
+    """What `net` gives for a batch of observations, a tensor or an array, as an array."""
+    found = fast.numpy_forward(net, obs)
+    if found is None:
+        with torch.no_grad():
+            found = net(torch.as_tensor(obs)).cpu().numpy()
+    return found
 
 
 def count_vars(module):
@@ -234,8 +60,10 @@ def activation_by_name(name):
     return getattr(nn, short)
 
 
-class Flat(nn.Module):
+class Flatten(nn.Module):
     """Makes one vector of each observation, whatever its shape."""
+
+    FLATTENS_ONLY = True  # see fast/acting.py
 
     def __init__(self, shape):
         super().__init__()
@@ -245,13 +73,14 @@ class Flat(nn.Module):
         return obs.reshape(*obs.shape[: obs.ndim - self.dims], -1)
 
 
-class Normalizer(Flat):
-    """Shifts and scales each number of an observation by the mean and the spread of all seen.
+class RunningNormalizer(Flatten):
+    """Shifts and scales each number of an observation by the running mean and standard deviation.
 
-    It learns by `see`, not by gradient. What it has seen is saved with the weights, so a loaded
+    It learns by `update`, not by gradient. What it has seen is saved with the weights, so a loaded
     network cannot lack it. At first it only clips.
     """
 
+    CONSTANT_IN_UPDATES = True  # see fast/acting.py and fast/concurrency.py
     LIMIT = 10.0  # in standard deviations; what lies further out counts as this far
     LEAST_SPREAD = 1e-7  # of the mean: less than single precision can tell from a constant
 
@@ -269,7 +98,7 @@ class Normalizer(Flat):
         return x.clamp(-self.LIMIT, self.LIMIT)
 
     @torch.no_grad()
-    def see(self, obs):
+    def update(self, obs):
         """Take a batch of observations, of every process, into the statistics.
 
         Mean and squared deviations are those of the batch first, and merged then: sums of squares
@@ -291,47 +120,54 @@ class Normalizer(Flat):
             getattr(self, name).copy_(torch.as_tensor(value))
 
 
-SMALLEST_PICTURE = 10  # pixels in height and in width
+def update_normalizers(network, obs):
+    """Let what normalises observations in `network`, if anything does, take these in."""
+    for module in network.modules():  # one that several networks share is here once
+        if isinstance(module, RunningNormalizer):
+            module.update(obs)
+
+
+SMALLEST_IMAGE = 10  # pixels in height and in width
 FULL_KERNELS = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # channels, kernel, stride, padding
 FULL_KERNELS_FROM = 60  # pixels, below which those would leave little of where things are
 SMALL_KERNELS = ((16, 3, 2, 1), (32, 3, 2, 1), (32, 3, 1, 1))
 
 
 def is_image(space) -> bool:
-    """Whether observations are pictures: bytes up to 255 in two dimensions or three.
+    """Whether observations are images: bytes up to 255 in two dimensions or three.
 
-    A fourth dimension, frames one after the other, is a picture too.
+    A fourth dimension, frames one after the other, is an image too.
     """
     if not isinstance(space, Box) or space.dtype != np.uint8 or not 2 <= len(space.shape) <= 4:
         return False
-    _, height, width, _ = picture_layout(space.shape)
-    return min(height, width) >= SMALLEST_PICTURE and bool((space.high == 255).all())
+    _, height, width, _ = image_layout(space.shape)
+    return min(height, width) >= SMALLEST_IMAGE and bool((space.high == 255).all())
 
 
-def picture_layout(shape):
+def image_layout(shape):
     """Channels (of all frames), height, width, and whether the channels of a frame come last.
 
     The shape tells: of (4, 84, 84) and (84, 84, 3), the smaller end counts the channels.
     """
-    frames, picture = (shape[:-3], shape[-3:]) if len(shape) > 2 else ((), (1, *shape))
-    last = picture[-1] < picture[0]
-    height, width = picture[:2] if last else picture[1:]
-    channels = int(np.prod(frames)) * (picture[-1] if last else picture[0])
+    frames, image = (shape[:-3], shape[-3:]) if len(shape) > 2 else ((), (1, *shape))
+    last = image[-1] < image[0]
+    height, width = image[:2] if last else image[1:]
+    channels = int(np.prod(frames)) * (image[-1] if last else image[0])
     return channels, height, width, last
 
 
 class ImageEncoder(nn.Module):
-    """Three convolutions that make a vector of a picture; its bytes are scaled to 0..1 first.
+    """Three convolutions that make a vector of an image; its bytes are scaled to 0..1 first.
 
-    For pictures of 60 pixels and more they are those of Mnih and others (2015), for smaller ones
+    For images of 60 pixels and more they are those of Mnih and others (2015), for smaller ones
     they have fewer channels and look at 3 x 3 pixels at a time.
     """
 
     def __init__(self, shape):
         super().__init__()
         self.dims = len(shape)
-        channels, height, width, self.channels_last = picture_layout(shape)
-        self.picture = (channels, height, width)
+        channels, height, width, self.channels_last = image_layout(shape)
+        self.image = (channels, height, width)
         layers = []
         full = min(height, width) >= FULL_KERNELS_FROM
         for made, kernel, stride, padding in FULL_KERNELS if full else SMALL_KERNELS:
@@ -344,12 +180,12 @@ class ImageEncoder(nn.Module):
     def forward(self, obs):
         lead = obs.shape[: obs.ndim - self.dims]
         x = obs.movedim(-1, -3) if self.channels_last else obs
-        x = x.reshape(-1, *self.picture).float() / 255
+        x = x.reshape(-1, *self.image).float() / 255
         return self.net(x).reshape(*lead, self.size)
 
 
 def image_encoder(space):
-    """A new encoder where observations are pictures; None where an mlp takes them as they are."""
+    """A new encoder where observations are images; None where an mlp takes them as they are."""
     return ImageEncoder(space.shape) if is_image(space) else None
 
 
@@ -360,79 +196,6 @@ def observation_mlp(obs_dim, sizes, activation, features=None):
     """
     shape = (obs_dim,) if np.isscalar(obs_dim) else obs_dim
     if features is None and len(shape) != 1:
-        features = Flat(shape)
+        features = Flatten(shape)
     layers = mlp([features.size if features else shape[0], *sizes], activation)
     return nn.Sequential(features, layers) if features else layers
-
-
-NUMPY_ACTIVATIONS = {
-    FastTanh: lambda x: np.tanh(x, out=x),
-    nn.ReLU: lambda x: np.maximum(x, 0, out=x),
-    nn.Identity: lambda x: x,
-}
-
-
-def few_rows(net: nn.Module, obs) -> np.ndarray:
-    """What `net` gives for a few observations, a tensor or an array, as an array.
-
-    They are multiplied in NumPy: asking one observation at a time, PyTorch takes longer to be
-    called than to compute. The arrays are views of the weights, so they see every update.
-    """
-    first, place, arrays, room = net.__dict__.get("numpy_views") or (None,) * 4
-    if first is None or first.data_ptr() != place:  # new, or its weights lie elsewhere now
-        first, place, arrays, room = net.__dict__["numpy_views"] = (*_numpy_views(net), {})
-    rows = obs.shape[0]
-    if arrays is None or rows > 64:
-        with torch.no_grad():
-            return net(torch.as_tensor(obs)).cpu().numpy()
-    before, layers = arrays
-    if rows not in room:
-        room[rows] = [np.empty((rows, bias.size), bias.dtype) for _, bias, _ in layers]
-    x = obs if isinstance(obs, np.ndarray) else obs.numpy()
-    x = x if x.ndim == 2 else x.reshape(rows, -1)
-    for shift, scale in before:
-        x = np.minimum(np.maximum((x - shift) * scale, -Normalizer.LIMIT), Normalizer.LIMIT)
-    x = x.astype(layers[0][1].dtype, copy=False)
-    for (weight, bias, activation), y in zip(layers, room[rows]):
-        np.dot(x, weight, y)
-        np.add(y, bias, y)
-        x = activation(y)
-    return x.copy()
-
-
-def array_of(module, name) -> np.ndarray:
-    """A parameter or buffer of a module as an array; on a CPU it is a view, looked for once."""
-    tensor, views = getattr(module, name), module.__dict__.setdefault("array_views", {})
-    place, array = views.get(name, (None, None))
-    if place != tensor.data_ptr():
-        array = tensor.detach().cpu().numpy()
-        if tensor.is_cpu:
-            views[name] = tensor.data_ptr(), array
-    return array
-
-
-def _numpy_views(net):
-    """The first weights, where they lie, and all layers as arrays; None where NumPy cannot help."""
-    first = next(net.parameters())
-    if isinstance(net, nn.Linear):
-        layers, before = [net, nn.Identity()], ()
-    else:
-        layers, before = (net[-1], net[:-1]) if isinstance(net[-1], MLP) else (net, ())
-    linear, activations = list(layers)[0::2], list(layers)[1::2]
-    known = all(isinstance(module, Flat) for module in before) and all(
-        type(layer) is nn.Linear and layer.weight.is_cpu for layer in linear
-    )
-    if (
-        not known
-        or len(linear) != len(activations)
-        or not all(type(a) in NUMPY_ACTIVATIONS for a in activations)
-    ):
-        return first, first.data_ptr(), None
-    arrays = (
-        [(m.shift.numpy(), m.scale.numpy()) for m in before if isinstance(m, Normalizer)],
-        [
-            (l.weight.detach().numpy().T, l.bias.detach().numpy()[None], NUMPY_ACTIVATIONS[type(a)])
-            for l, a in zip(linear, activations)
-        ],
-    )
-    return first, first.data_ptr(), arrays

@@ -1,18 +1,25 @@
-"""What PyTorch's algorithms share: a gradient step, a slow copy, and buffers that give tensors."""
+"""What PyTorch's algorithms share: a gradient step, a target network, buffers that give tensors."""
 
-import numpy as np
+from weakref import WeakKeyDictionary
+
 import torch
-from torch.utils._pytree import tree_map_only
+from torch import nn
 
 from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
-from spinup.parts.pytorch.fast.capture import recorded
-from spinup.parts.pytorch.layers import Normalizer, gradients, parameter_list
+from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.earlier import unstacked
+from spinup.parts.pytorch.tensors import as_tensors, to_tensor
 from spinup.utils.mpi_pytorch import average_gradients
 
 
 class Adam:
-    """Adam (Kingma and Ba, 2015): each number moves by a step that fits its own past gradients."""
+    """Adam (Kingma and Ba, 2015): each number moves by a step that fits its own past gradients.
+
+    `optimizer.param_groups[0]["lr"]` is the learning rate; a schedule may change it at any time.
+    """
+
+    READ_AT_EVERY_STEP = ("param_groups",)  # see fast/dependencies.py
 
     def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8):
         params = list(params)
@@ -26,111 +33,118 @@ class Adam:
         """Step along the gradients; a parameter that has none stays where it is."""
         (group,) = self.param_groups
         columns = group["params"], self.exp_avgs, self.exp_avg_sqs, self.counts.unbind()
-        moved = [i for i, p in enumerate(group["params"]) if p.grad is not None]
-        if len(moved) == len(self.counts):
-            self.counts += 1
-        else:
-            columns = [[column[i] for i in moved] for column in columns]
-            torch._foreach_add_(columns[-1], 1)
-        params, exp_avgs, exp_avg_sqs, counts = map(list, columns)
-        torch._fused_adam_(
-            params, [p.grad for p in params], exp_avgs, exp_avg_sqs, [], counts,
-            lr=group["lr"], beta1=group["betas"][0], beta2=group["betas"][1], eps=group["eps"],
-            weight_decay=0.0, amsgrad=False, maximize=False,
-        )  # fmt: skip
+        moved = [column for column in zip(*columns) if column[0].grad is not None]
+        params, m, v, counts = ([column[i] for column in moved] for i in range(4))
+        grads = [p.grad for p in params]
+        if fast.adam_step(group, params, grads, m, v, counts) is None:
+            for column in zip(params, grads, m, v, counts):
+                _adam(*column, group["lr"], *group["betas"], group["eps"])
 
     def state_dict(self):
         return dict(exp_avgs=self.exp_avgs, exp_avg_sqs=self.exp_avg_sqs, counts=self.counts)
 
     def load_state_dict(self, state):
-        """Take over saved values, in place: a recorded update knows where they are."""
+        """Take over saved values, in place."""
         for name, here in self.state_dict().items():
-            for mine, saved in zip(here, state[name], strict=True):
-                mine.copy_(torch.as_tensor(saved))
+            saved = state[name]
+            if len(saved) != len(here):  # of critics that an earlier version kept stacked
+                saved = [saved[0]] * len(here) if name == "counts" else unstacked(saved)
+            for mine, value in zip(here, saved, strict=True):
+                mine.copy_(torch.as_tensor(value))
+
+
+def _adam(p, grad, m, v, count, lr, beta1, beta2, eps):
+    """One step of Adam: m and v are running means of the gradient and of its square."""
+    count += 1
+    m.lerp_(grad, 1 - beta1)
+    v.lerp_(grad.square(), 1 - beta2)
+    m_hat, v_hat = m / (1 - beta1**count), v / (1 - beta2**count)  # both began at 0
+    p -= lr * m_hat / (v_hat.sqrt() + eps)
 
 
 def gradient_step(optimizer, loss, max_grad_norm=None):
     """Descend `loss` in the optimizer's own parameters only; processes share their gradients.
 
-    max_grad_norm: a longer gradient (over all parameters together) is shortened to this
+    max_grad_norm: gradient-norm clipping, over all parameters together
     """
-    _leave_gradient(optimizer, loss, max_grad_norm)
+    _backward(optimizer, loss, max_grad_norm)
     optimizer.step()
 
 
-def _leave_gradient(optimizer, loss, max_grad_norm):
+def _backward(optimizer, loss, max_grad_norm):
     """Leave the gradient of `loss` in the parameters."""
     params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    for p, grad in zip(params, gradients(loss, params)):
-        p.grad = grad
+    for p, grad in zip(params, fast.gradients(loss, params)):
+        # With the strides of its parameter, as PyTorch's own backward() leaves it.
+        same = grad is None or grad.stride() == p.stride()
+        p.grad = grad if same else torch.empty_like(p).copy_(grad)
     average_gradients(params)
-    if max_grad_norm is not None:
-        shorten([p.grad for p in params if p.grad is not None], max_grad_norm)
+    if max_grad_norm is not None and fast.clip_gradients(params, max_grad_norm) is None:
+        nn.utils.clip_grad_norm_(params, max_grad_norm)
 
 
-def find_gradient(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
+def compute_gradient(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
     """What `compute_loss(ac, batch, **settings)` gives; its gradient waits for `optimizer.step()`.
 
     compute_loss: gives a loss, or a loss and statistics
     """
-    call = dict(optimizer=optimizer, compute_loss=compute_loss, max_grad_norm=max_grad_norm)
-    return _gradient(ac, batch, step=False, **call, **settings)
+    step = _recorded_step(compute_loss, take_step=False)
+    return step(ac, batch, optimizer=optimizer, max_grad_norm=max_grad_norm, **settings)
 
 
-def descend(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
-    """The same with the step: one gradient step on a loss, which is found anew for each batch."""
-    call = dict(optimizer=optimizer, compute_loss=compute_loss, max_grad_norm=max_grad_norm)
-    return _gradient(ac, batch, step=True, **call, **settings)
+def minimize(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
+    """The same with the step: one gradient step on a loss, which is computed for each batch."""
+    step = _recorded_step(compute_loss, take_step=True)
+    return step(ac, batch, optimizer=optimizer, max_grad_norm=max_grad_norm, **settings)
 
 
-@recorded
-def _gradient(ac, batch, *, step, optimizer, compute_loss, max_grad_norm, **settings):
-    found = compute_loss(ac, batch, **settings)
-    _leave_gradient(optimizer, found[0] if isinstance(found, tuple) else found, max_grad_norm)
-    if step:
-        optimizer.step()
-    return tree_map_only(torch.Tensor, torch.Tensor.detach, found)  # lets go of the graph
+_steps = WeakKeyDictionary()  # of each loss, with the optimizer's step and without
 
 
-def shorten(grads, max_norm):
-    """Scale gradients down together, if together they are longer than `max_norm`."""
-    length = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
-    torch._foreach_mul_(grads, (max_norm / (length + 1e-6)).clamp(max=1))
+def _recorded_step(compute_loss, take_step):
+    known = _steps.setdefault(compute_loss, {})
+    if take_step not in known:
+        known[take_step] = _make_step(compute_loss, take_step)
+    return known[take_step]
+
+
+def _make_step(compute_loss, take_step):
+    def step(ac, batch, *, optimizer, max_grad_norm, **settings):
+        found = compute_loss(ac, batch, **settings)
+        _backward(optimizer, found[0] if isinstance(found, tuple) else found, max_grad_norm)
+        if take_step:
+            optimizer.step()
+        return detached(found)
+
+    step.__module__, step.__qualname__ = compute_loss.__module__, compute_loss.__qualname__
+    return fast.recorded(step)
+
+
+def detached(found):
+    """A loss, or a loss and statistics, without the graph that they came from."""
+    if isinstance(found, dict):
+        return {key: detached(value) for key, value in found.items()}
+    if isinstance(found, (tuple, list)):
+        return tuple(detached(value) for value in found)
+    return found.detach() if torch.is_tensor(found) else found
 
 
 @torch.no_grad()
 def polyak_average(source, target, rho):
     """target <- rho * target + (1 - rho) * source, for networks or lists of parameters."""
     source, target = (
-        parameter_list(x) if isinstance(x, torch.nn.Module) else list(x) for x in (source, target)
+        list(x.parameters()) if isinstance(x, nn.Module) else list(x) for x in (source, target)
     )
-    torch._foreach_lerp_(target, source, 1 - rho)
+    if fast.move_towards(target, source, 1 - rho) is None:
+        for mine, theirs in zip(target, source, strict=True):
+            mine.lerp_(theirs, 1 - rho)
 
 
-def learn_scales(network, obs):
-    """Let what normalises observations in `network`, if anything does, take these in."""
-    for module in network.modules():  # one that several networks share is here once
-        if isinstance(module, Normalizer):
-            module.see(obs)
-
-
-KEPT = {torch.float32, torch.int64}
-
-
-def to_tensor(x, device="cpu"):
-    """An array as a tensor: whole numbers that choose an action stay whole, all else is float."""
-    if device == "cpu" and isinstance(x, np.ndarray):
-        x = torch.from_numpy(x)  # quicker
-    else:
-        x = torch.as_tensor(x, device=device)
-    return x if x.dtype in KEPT else x.float()
-
-
-def passes(rollout: Rollout, times, minibatch_size=None):
+def minibatches(rollout: Rollout, times, minibatch_size=None):
     """Go through a rollout so many times: at once, or in parts in a new random order each time."""
     if minibatch_size is None:
         return ((i, rollout) for i in range(times))
-    # Drawn now, and not when they are asked for: two loops may run side by side.
+    # Sampled now, and not when they are asked for: two loops may run at once.
     seeds = torch.randint(2**63 - 1, (times,)).tolist()
     return _in_parts(rollout, seeds, minibatch_size)
 
@@ -139,31 +153,22 @@ def _in_parts(rollout, seeds, minibatch_size):
     shuffle = torch.Generator()
     for i, seed in enumerate(seeds):
         order = torch.randperm(len(rollout.ret), generator=shuffle.manual_seed(seed))
-        for rows in order.to(rollout.ret.device).split(minibatch_size):
-            yield i, Rollout(*(column[rows] for column in rollout))
-
-
-def tensors_on(device):
-    """What makes tensors on `device` of a batch of arrays, a named tuple of any kind."""
-
-    def convert(batch):
-        return type(batch)(*(to_tensor(column, device) for column in batch))
-
-    return convert
+        for indices in order.to(rollout.ret.device).split(minibatch_size):
+            yield i, Rollout(*(column[indices] for column in rollout))
 
 
 class ReplayBuffer(buffers.ReplayBuffer):
     """A ring of transitions that gives batches of tensors."""
 
     def __init__(self, *args, device="cpu", **kwargs):
-        super().__init__(*args, convert=tensors_on(device), **kwargs)
+        super().__init__(*args, convert=as_tensors(device), **kwargs)
 
 
 class SegmentBuffer(buffers.SegmentBuffer):
     """A ring of segments that gives batches of tensors."""
 
     def __init__(self, *args, device="cpu", **kwargs):
-        super().__init__(*args, convert=tensors_on(device), **kwargs)
+        super().__init__(*args, convert=as_tensors(device), **kwargs)
 
 
 class GAEBuffer(buffers.GAEBuffer):

@@ -18,6 +18,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 import spinup
+from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_pytorch import sync_params
@@ -158,7 +159,7 @@ def load_model(path: Path, actor_critic=None) -> nn.Module:
         if actor_critic is not None and ac_kwargs.get("activation") not in KNOWN_ACTIVATIONS:
             ac_kwargs.pop("activation", None)  # the user's own, which a file cannot name
         network = build(network_class, *spaces, ac_kwargs)
-        network.load_state_dict(weights)
+        network.load_state_dict(only_known(weights, network.state_dict()))
     except UserError:
         raise
     except Exception as error:  # whatever a wrong description or wrong weights lead to

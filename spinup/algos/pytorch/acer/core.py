@@ -4,8 +4,8 @@ from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.pytorch.layers import count_vars, few_rows, mlp, observation_mlp
-from spinup.parts.pytorch.networks import draw_actions
+from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, mlp, observation_mlp
+from spinup.parts.pytorch.networks import sample_categorical
 
 __all__ = ["MLPActorCritic", "count_vars", "mlp"]
 
@@ -22,8 +22,8 @@ class MLPActorCritic(nn.Module):
 
     def step(self, obs):
         """An action drawn from the policy, and the log probability of every action, as arrays."""
-        return draw_actions(few_rows(self.pi, obs))
+        return sample_categorical(apply_to_arrays(self.pi, obs))
 
     def act(self, obs, deterministic=False):
         """An action drawn from the policy, or the one it deems best."""
-        return few_rows(self.pi, obs).argmax(-1) if deterministic else self.step(obs)[0]
+        return apply_to_arrays(self.pi, obs).argmax(-1) if deterministic else self.step(obs)[0]

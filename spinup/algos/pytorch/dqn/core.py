@@ -6,9 +6,9 @@ from torch import nn
 
 from spinup.parts.envs import require_actions
 from spinup.parts.pytorch.layers import (
-    Flat,
+    Flatten,
+    apply_to_arrays,
     count_vars,
-    few_rows,
     image_encoder,
     mlp,
     observation_mlp,
@@ -35,7 +35,11 @@ class MLPQNetwork(nn.Module):
 
     def act(self, obs, deterministic=True):
         """The greedy action, as an array; exploring is the training loop's business."""
-        best = self.q.advantages(obs) if isinstance(self.q, DuelingMLP) else few_rows(self.q, obs)
+        best = (
+            self.q.advantages(obs)
+            if isinstance(self.q, DuelingMLP)
+            else apply_to_arrays(self.q, obs)
+        )
         return best.argmax(-1)
 
 
@@ -47,7 +51,7 @@ class DuelingMLP(nn.Module):
 
     def __init__(self, obs_dim, actions, hidden_sizes, activation, features=None):
         super().__init__()
-        features = features or Flat(obs_dim)
+        features = features or Flatten(obs_dim)
         shared = hidden_sizes[:-1] or hidden_sizes  # the only layer, if there is but one
         own = hidden_sizes[len(shared) :]
         layers = mlp([features.size, *shared], activation, activation)
@@ -61,5 +65,5 @@ class DuelingMLP(nn.Module):
 
     def advantages(self, obs):
         """What tells the actions of a few observations apart, as an array."""
-        features = torch.from_numpy(few_rows(self.features, obs))
-        return few_rows(self.a, features.to(obs.device))
+        features = torch.from_numpy(apply_to_arrays(self.features, obs))
+        return apply_to_arrays(self.a, features.to(obs.device))

@@ -18,9 +18,10 @@ from spinup.parts import session
 from spinup.parts.buffers import NStepReplayBuffer, NStepTransitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
-from spinup.parts.pytorch.fast.capture import recorded
-from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average, tensors_on, to_tensor
+from spinup.parts.pytorch.fast import recorded
+from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import as_tensors, to_tensor
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossQ Epsilon Time
@@ -119,7 +120,7 @@ def dqn(
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
     buffer = NStepReplayBuffer(
-        size=replay_size, seed=seed, convert=tensors_on(device), n_step=n_step, gamma=gamma,
+        size=replay_size, seed=seed, convert=as_tensors(device), n_step=n_step, gamma=gamma,
         priority_exponent=priority_exponent if prioritized else None, **session.space_dims(env),
     )  # fmt: skip
     learner = make_learner(ac, lr)

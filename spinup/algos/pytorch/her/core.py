@@ -8,7 +8,8 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
-from spinup.parts.pytorch.layers import count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.pytorch.earlier import only_known
+from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, mlp, observation_mlp
 from spinup.parts.pytorch.networks import (
     ActionRange,
     Ensemble,
@@ -44,7 +45,11 @@ class MLPActorCritic(nn.Module):
 
     def act(self, obs, deterministic=True):
         """The best action, as an array; exploring is the training loop's business."""
-        return self.pi.act(obs) if hasattr(self, "pi") else few_rows(self.q, obs).argmax(-1)
+        return self.pi.act(obs) if hasattr(self, "pi") else apply_to_arrays(self.q, obs).argmax(-1)
+
+    def load_state_dict(self, state_dict, *args, **kwargs):
+        """Also those that earlier versions have saved."""
+        return super().load_state_dict(only_known(state_dict, self.state_dict()), *args, **kwargs)
 
 
 class Recipe(NamedTuple):
@@ -78,7 +83,7 @@ def choose_recipe(method, action_space, device) -> Recipe:
 def explore(env, bounds, act, *, act_noise, random_eps):
     """Actions with noise, in half-widths of their bounds if they have any; some wholly random."""
     if bounds is not None:
-        act = bounds.disturbed(act, act_noise * torch.randn(act.shape).numpy())
+        act = bounds.add_noise(act, act_noise * torch.randn(act.shape).numpy())
     at_random = torch.rand(len(act)).numpy() < random_eps
     at_random = at_random.reshape(-1, *[1] * (act.ndim - 1))
     return np.where(at_random, env.sample_actions(), act) if at_random.any() else act

@@ -18,9 +18,10 @@ from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
 from spinup.parts.goals import HindsightBuffer, goal_layout
-from spinup.parts.pytorch.fast.capture import recorded
-from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average, tensors_on, to_tensor
+from spinup.parts.pytorch.fast import recorded
+from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import as_tensors, to_tensor
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Time
@@ -76,8 +77,9 @@ def update(learner, batch, *, gamma, polyak, recipe, move_policy=True):
         loss, stats = compute_loss_q(ac, target, batch, gamma=gamma, recipe=recipe)
     gradient_step(learner.q_optimizer, loss)
     if move_policy and not discrete:
-        stats["LossPi"] = loss = compute_loss_pi(ac, batch)
+        loss = compute_loss_pi(ac, batch)
         gradient_step(learner.pi_optimizer, loss)
+        stats = stats | dict(LossPi=loss)
     if move_policy:
         polyak_average(ac, target, polyak)
     return stats
@@ -132,7 +134,7 @@ def her(
     ac_kwargs = dict(recipe.networks) | dict(ac_kwargs or {})
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
-    made = dict(size=replay_size, seed=seed, convert=tensors_on(device), **session.space_dims(env))
+    made = dict(size=replay_size, seed=seed, convert=as_tensors(device), **session.space_dims(env))
     buffer = HindsightBuffer(goal_layout(env), strategy=strategy, k=k, **made)
     learner = make_learner(ac, lr)
     logger = session.open_logger("her_pytorch", settings, env, ac)

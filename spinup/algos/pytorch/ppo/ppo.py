@@ -16,17 +16,12 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.pytorch.fast.capture import side_by_side
-from spinup.parts.pytorch.learning import (
-    Adam,
-    descend,
-    find_gradient,
-    learn_scales,
-    passes,
-    to_tensor,
-)
+from spinup.parts.pytorch.fast import run_concurrently
+from spinup.parts.pytorch.layers import update_normalizers
+from spinup.parts.pytorch.learning import Adam, compute_gradient, minibatches, minimize
 from spinup.parts.pytorch.learning import GAEBuffer as PPOBuffer
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 
@@ -69,13 +64,13 @@ def update(
     minibatch_size=None, ent_coef=0.0, max_grad_norm=None,
 ):  # fmt: skip
     """Policy steps on one rollout until the policy has moved far enough; and value steps."""
-    pi_batches = passes(rollout, train_pi_iters, minibatch_size)
-    v_batches = passes(rollout, train_v_iters, minibatch_size)
+    pi_batches = minibatches(rollout, train_pi_iters, minibatch_size)
+    v_batches = minibatches(rollout, train_v_iters, minibatch_size)
     per_pass = -(-len(rollout.ret) // (minibatch_size or len(rollout.ret)))
 
     def improve_policy():
         losses, kls, clip = [], [], dict(clip_ratio=clip_ratio, ent_coef=ent_coef)
-        gradient = partial(find_gradient, learner.pi_optimizer, compute_loss_pi, learner.ac)
+        gradient = partial(compute_gradient, learner.pi_optimizer, compute_loss_pi, learner.ac)
         for i, batch in pi_batches:
             loss, stats = gradient(batch, max_grad_norm, **clip)
             losses.append(loss)
@@ -86,11 +81,11 @@ def update(
         return stats | dict(LossPi=losses[0], DeltaLossPi=losses[-1] - losses[0], StopIter=i)
 
     def fit_value():
-        step = partial(descend, learner.vf_optimizer, compute_loss_v, learner.ac)
+        step = partial(minimize, learner.vf_optimizer, compute_loss_v, learner.ac)
         losses = [step(batch, max_grad_norm) for _, batch in v_batches]
         return dict(LossV=losses[0], DeltaLossV=losses[-1] - losses[0])
 
-    return side_by_side(learner.ac, improve_policy, fit_value)
+    return run_concurrently(learner.ac, improve_policy, fit_value)
 
 
 def make_learner(ac, pi_lr, vf_lr):
@@ -166,7 +161,7 @@ def ppo(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        learn_scales(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

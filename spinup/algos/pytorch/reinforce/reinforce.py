@@ -16,15 +16,10 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.pytorch.learning import (
-    Adam,
-    GAEBuffer,
-    descend,
-    gradient_step,
-    learn_scales,
-    to_tensor,
-)
+from spinup.parts.pytorch.layers import update_normalizers
+from spinup.parts.pytorch.learning import Adam, GAEBuffer, gradient_step, minimize
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 
@@ -59,7 +54,7 @@ def update(learner, rollout, *, baseline, train_v_iters):
     gradient_step(learner.pi_optimizer, loss)
     if baseline == "value":
         for _ in range(train_v_iters):
-            descend(learner.vf_optimizer, compute_loss_v, learner.ac, rollout)
+            minimize(learner.vf_optimizer, compute_loss_v, learner.ac, rollout)
     return stats | dict(LossV=((expected - rollout.ret) ** 2).mean())
 
 
@@ -134,7 +129,7 @@ def reinforce(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        learn_scales(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

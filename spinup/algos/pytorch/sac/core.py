@@ -10,13 +10,11 @@ from torch.distributions import Categorical
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import require_actions
+from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import count_vars, mlp
 from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
-    DiscreteEnsemble,
-    Ensemble,
-    Member,
     MLPCategoricalActor,
     MLPDiscreteQFunction,
     MLPQFunction,
@@ -36,7 +34,7 @@ SHARE_OF_ENTROPY = 0.5
 
 
 class MLPActorCritic(nn.Module):
-    """A policy `pi` and two critics, `q1` and `q2`, which are made in one batched product."""
+    """A policy `pi` and two critics, `q1` and `q2`."""
 
     def __init__(
         self, observation_space, action_space, hidden_sizes=(256, 256), activation=nn.ReLU
@@ -47,12 +45,15 @@ class MLPActorCritic(nn.Module):
         if isinstance(action_space, Box):
             sizes = obs_dim, int(np.prod(action_space.shape)), hidden_sizes, activation
             self.pi = SquashedGaussianMLPActor(*sizes, **action_limits(action_space))
-            self.q = Ensemble([MLPQFunction(*sizes) for _ in range(2)])
+            self.q1, self.q2 = MLPQFunction(*sizes), MLPQFunction(*sizes)
         else:
             sizes = obs_dim, int(action_space.n), hidden_sizes, activation
             self.pi = MLPCategoricalActor(*sizes)
-            self.q = DiscreteEnsemble([MLPDiscreteQFunction(*sizes) for _ in range(2)])
-        self.q1, self.q2 = Member(self.q, 0), Member(self.q, 1)
+            self.q1, self.q2 = MLPDiscreteQFunction(*sizes), MLPDiscreteQFunction(*sizes)
+
+    def load_state_dict(self, state_dict, *args, **kwargs):
+        """Also those that earlier versions have saved."""
+        return super().load_state_dict(only_known(state_dict, self.state_dict()), *args, **kwargs)
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):

@@ -16,15 +16,10 @@ from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
-from spinup.parts.pytorch.fast.capture import recorded
-from spinup.parts.pytorch.learning import (
-    Adam,
-    ReplayBuffer,
-    gradient_step,
-    polyak_average,
-    to_tensor,
-)
+from spinup.parts.pytorch.fast import recorded
+from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi*

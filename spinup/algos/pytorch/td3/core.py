@@ -6,10 +6,9 @@ from torch import nn
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import require_actions
+from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import count_vars, mlp
 from spinup.parts.pytorch.networks import (
-    Ensemble,
-    Member,
     MLPActor,
     MLPQFunction,
     action_limits,
@@ -24,7 +23,7 @@ __all__ = [
 
 
 class MLPActorCritic(nn.Module):
-    """A policy `pi` and two critics, `q1` and `q2`, which are made in one batched product."""
+    """A policy `pi` and two critics, `q1` and `q2`."""
 
     def __init__(
         self, observation_space, action_space, hidden_sizes=(256, 256), activation=nn.ReLU
@@ -35,11 +34,13 @@ class MLPActorCritic(nn.Module):
         self.pi = MLPActor(
             obs_dim, act_dim, hidden_sizes, activation, **action_limits(action_space)
         )
-        self.q = Ensemble(
-            [MLPQFunction(obs_dim, act_dim, hidden_sizes, activation) for _ in range(2)]
-        )
-        self.q1, self.q2 = Member(self.q, 0), Member(self.q, 1)
+        self.q1 = MLPQFunction(obs_dim, act_dim, hidden_sizes, activation)
+        self.q2 = MLPQFunction(obs_dim, act_dim, hidden_sizes, activation)
 
     def act(self, obs, deterministic=True):
         """The policy's action, as an array; noise is the training loop's business."""
         return self.pi.act(obs)
+
+    def load_state_dict(self, state_dict, *args, **kwargs):
+        """Also those that earlier versions have saved."""
+        return super().load_state_dict(only_known(state_dict, self.state_dict()), *args, **kwargs)

@@ -16,16 +16,11 @@ from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv, play
-from spinup.parts.pytorch.fast.capture import recorded
-from spinup.parts.pytorch.learning import (
-    Adam,
-    ReplayBuffer,
-    gradient_step,
-    polyak_average,
-    to_tensor,
-)
+from spinup.parts.pytorch.fast import recorded
+from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average
 from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.networks import ActionRange, action_limits
+from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals*
@@ -79,7 +74,7 @@ def update(learner, batch, *, gamma, polyak, target_noise, noise_clip, bounds, m
 
 def with_noise(act, *, bounds, act_noise):
     """Actions with a bell curve's noise, in half-widths of each dimension, kept in the bounds."""
-    return bounds.disturbed(act, act_noise * torch.randn(act.shape).numpy())
+    return bounds.add_noise(act, act_noise * torch.randn(act.shape).numpy())
 
 
 def make_learner(ac, pi_lr, q_lr):

@@ -15,9 +15,10 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.pytorch.layers import second_derivatives
-from spinup.parts.pytorch.learning import Adam, GAEBuffer, descend, learn_scales, to_tensor
+from spinup.parts.pytorch.layers import update_normalizers
+from spinup.parts.pytorch.learning import Adam, GAEBuffer, minimize
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
@@ -50,8 +51,7 @@ def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, *
     ac, params, v_losses = learner.ac, core.learned(learner.ac.pi), []
     with torch.no_grad():
         old_pi, _ = ac.pi(rollout.obs, rollout.act)
-    with second_derivatives():
-        loss, kl = compute_loss_pi(ac, rollout, old_pi)
+    loss, kl = compute_loss_pi(ac, rollout, old_pi)
     g = core.average(core.flat_grad(loss, params, retain_graph=True))
     H = core.hessian_vector_product(kl, params, damping_coeff)  # the Fisher matrix, as v -> Hv
     x = core.conjugate_gradient(H, g, cg_iters)  # the direction: Hx = g
@@ -59,7 +59,7 @@ def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, *
     step = (2 * delta / xHx) ** 0.5 * x if 0 < xHx < torch.inf else torch.zeros_like(x)
     stats = line_search(ac, rollout, old_pi, step, delta, **search)
     for _ in range(train_v_iters):
-        v_losses.append(descend(learner.vf_optimizer, compute_loss_v, ac, rollout))
+        v_losses.append(minimize(learner.vf_optimizer, compute_loss_v, ac, rollout))
     return stats | dict(LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0])
 
 
@@ -154,7 +154,7 @@ def trpo(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        learn_scales(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

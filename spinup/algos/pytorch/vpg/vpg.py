@@ -15,9 +15,11 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.pytorch.learning import Adam, descend, gradient_step, learn_scales, to_tensor
+from spinup.parts.pytorch.layers import update_normalizers
+from spinup.parts.pytorch.learning import Adam, gradient_step, minimize
 from spinup.parts.pytorch.learning import GAEBuffer as VPGBuffer
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
@@ -56,7 +58,7 @@ def update(learner, rollout, *, train_v_iters):
     loss_pi, _ = compute_loss_pi(learner.ac, rollout)
     gradient_step(learner.pi_optimizer, loss_pi)
     for _ in range(train_v_iters):
-        v_losses.append(descend(learner.vf_optimizer, compute_loss_v, learner.ac, rollout))
+        v_losses.append(minimize(learner.vf_optimizer, compute_loss_v, learner.ac, rollout))
     with torch.no_grad():  # again, to tell how far the step went
         new_loss_pi, stats = compute_loss_pi(learner.ac, rollout)
     return stats | dict(
@@ -126,7 +128,7 @@ def vpg(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        learn_scales(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

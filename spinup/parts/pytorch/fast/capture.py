@@ -1,153 +1,217 @@
-"""Updates that are recorded once and then replayed.
+"""Updates that are captured once and then replayed, like a CUDA graph but on the CPU.
 
-A small network on a CPU spends most of an update between its products: in Python, in autograd, in
-finding memory for results. An update does the same operations every time, only with other numbers.
-So the first call is watched, the operations that autograd and PyTorch really carried out are
-written down, and from then on they alone are carried out, into memory that is already there; tiny
-ones by NumPy, which is called in a tenth of the time.
+A small network on a CPU spends most of an update between its matrix products: in Python, in
+autograd, in finding memory for results. An update does the same operations every time, only with
+other numbers. So the first call is traced: the operations that PyTorch carried out below autograd
+are written down, and from then on only they are carried out, into memory that is already there;
+tiny ones by NumPy, which is called in a tenth of the time.
 
-That is right because of how an update is written here: all that it reads and writes is in its
-learner, all that changes from call to call is in its batch, and every other argument is a plain
-value, for each of which a recording of its own is made. Random numbers must be PyTorch's. What
-cannot be recorded (networks of a user's own, another device, tensors from elsewhere, a decision
-that depends on a number) runs as it is written. So does everything if `RECORD_UPDATES` in
-user_config.py is False, to go through an update line by line.
+What the code says is what happens. A capture stands for an update only while everything that the
+update can see is as it was (dependencies.py), for batches of the same shapes and for the same
+settings; otherwise another capture is made. It is trusted only after it was replayed on its own
+batch and on the next one and gave, operation by operation and in the end to the last bit, what
+eager execution gave. Updates that read numbers back (`.item()`, `if loss > …`), that change
+something in Python (a counter, a list), draw from NumPy's or Python's random streams, or use what
+cannot be looked into run eagerly, and one printed line says why. A capture that is given up has
+changed nothing.
 """
 
-import threading
+import random
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial, wraps
 
 import numpy as np
 import torch
-from torch import nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from spinup import user_config
-from spinup.parts.pytorch.fast.kernels import again
+from spinup.parts.pytorch.fast import private, switch
+from spinup.parts.pytorch.fast.concurrency import exclusive, note_call, turn
+from spinup.parts.pytorch.fast.dependencies import Dependencies, NotCapturable
+from spinup.parts.pytorch.fast.fused import arrange_critics
+from spinup.parts.pytorch.fast.kernels import replay_kernel, tolerance
+from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only, tree_unflatten
 from spinup.parts.pytorch.fast.threads import Threads, may_choose
-from spinup.utils.mpi_pytorch import average_over_processes
+from spinup.parts.pytorch.fast.tracing import capturing, is_capturing
 from spinup.utils.mpi_tools import num_procs
 
 aten = torch.ops.aten
-MOST_RECORDINGS = 8  # of one learner; a setting that is new at every call is not worth recording
+MAX_CAPTURES = 8  # of one update and learner; an update that needs more changes at every call
 # What these give depends on no number.
-FILLED = {
+CONSTANT_OPS = {
     aten.ones_like.default, aten.zeros_like.default, aten.new_zeros.default, aten.full.default,
     aten.zeros.default, aten.ones.default, aten.full_like.default, aten.new_ones.default,
     aten.scalar_tensor.default, aten.arange.default, aten.arange.start, aten.arange.start_step,
 }  # fmt: skip
-# Ways out of PyTorch: what a program does with the numbers then, nobody sees.
-EXITS = {
-    torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist, torch.Tensor.item,
-    torch.Tensor.__bool__, torch.Tensor.__repr__, torch.Tensor.__format__,
+_Tensor = torch.Tensor
+# What lets numbers, memory or Python functions pass between PyTorch and the rest of a program.
+HOST_READS = {
+    _Tensor.numpy, _Tensor.__array__, _Tensor.tolist, _Tensor.item, _Tensor.__bool__,
+    _Tensor.__float__, _Tensor.__int__, _Tensor.__index__, _Tensor.__complex__, _Tensor.__repr__,
+    _Tensor.__format__, _Tensor.__contains__, _Tensor.__dlpack__, _Tensor.data_ptr,
+    _Tensor.storage, _Tensor.untyped_storage, _Tensor.backward, _Tensor.register_hook,
+    _Tensor.retain_grad, _Tensor.apply_, _Tensor.map_, _Tensor.set_, _Tensor.__deepcopy__,
+    _Tensor.data.__set__, _Tensor.requires_grad_, _Tensor.requires_grad.__set__,
 }  # fmt: skip
-# Noted, but not carried out while recording: the other processes may not be recording now.
-ONLY_NOTED = {average_over_processes}
 
 
-_one_at_a_time = threading.Lock()
+@dataclass
+class Report:
+    """How the calls of an update with one learner were answered."""
+
+    captures: int = 0  # that are trusted
+    replays: int = 0
+    eager_calls: int = 0
+    reason: str | None = None  # why this update runs eagerly from now on
 
 
-class NotRecordable(Exception):
-    """The update must run as it is written."""
+# Updates that run eagerly in this run, by name, and why; and those of which a checkpoint says so,
+# so that a resumed run goes the way of the one that was stopped.
+given_up: dict[str, str] = {}
+restored: dict[str, str] = {}
 
 
 def recorded(update):
-    """Let `update(learner, batch, **settings)` be replayed after its first call.
+    """Let `update(learner, batch, **settings)` be replayed where that gives what its code says.
 
-    learner: has networks, or is one
-    batch: a named tuple of tensors
-    settings: plain values
+    learner: has networks and optimizers, or is a network
+    batch: a named tuple of tensors, and None for columns that are absent
+    settings: whatever else it needs
     """
-    recordings = {}  # of each learner that is alive, by its id
+    name = f"{update.__module__}.{update.__qualname__}"
+    known = {}  # the captures of each learner that is alive, by its id
+
+    def captures_of(learner):
+        if id(learner) not in known:
+            try:
+                weakref.finalize(learner, known.pop, id(learner), None)
+            except TypeError:
+                known[id(learner)] = _Captures(
+                    name, f"its learner is a {type(learner).__name__}; make it a dataclass", learner
+                )
+            else:
+                known[id(learner)] = _Captures(name)
+        return known[id(learner)]
 
     @wraps(update)
     def replayed(learner, batch, **settings):
-        of_learner = recordings.get(id(learner))
-        if of_learner is None:
-            weakref.finalize(learner, recordings.pop, id(learner), None)
-            of_learner = recordings[id(learner)] = {} if is_ours(learner) else None
-        if of_learner is None:
+        if not switch.enabled() or is_capturing():
             return update(learner, batch, **settings)
-        key = (*settings.items(), batch[0].shape)  # all columns have as many rows as the first
-        if key not in of_learner:
-            of_learner[key] = _recording(update, learner, batch, settings, len(of_learner))
-        recording = of_learner[key]
-        return update(learner, batch, **settings) if recording is None else recording(batch)
+        return captures_of(learner).call(update, learner, batch, settings)
 
-    replayed.as_written = update
+    def report(learner) -> Report:
+        captures = captures_of(learner)
+        trusted = sum(capture.trusted for capture in captures.all)
+        return Report(trusted, captures.replays, captures.eager_calls, captures.reason)
+
+    replayed.eager, replayed.report = update, report
     return replayed
 
 
-def _networks(learner) -> list:
-    """The networks of a learner, or the one network that it is."""
-    parts = [learner, *vars(learner).values()]
-    return [part for part in parts if isinstance(part, nn.Module)]
+class _Captures:
+    """The captures of one update and one learner, the latest used first."""
 
+    def __init__(self, name, reason=None, learner=None):
+        self.name, self.all, self.replays, self.eager_calls = name, [], 0, 0
+        self.reason = reason or restored.get(name)
+        self.learner = learner  # kept alive where its id could else be another's one day
+        if reason:
+            _tell(name, reason)
 
-def _places(learner, settings) -> set:
-    """Where the numbers of networks and optimizers lie, those among the settings included."""
-    owners = [learner, *vars(learner).values(), *settings.values()]
-    modules = [owner for owner in owners if isinstance(owner, nn.Module)]
-    tensors = [t for module in modules for t in (*module.parameters(), *module.buffers())]
-    states = [owner.state_dict() for owner in owners if hasattr(owner, "param_groups")]
-    return _made((tensors, states))
+    def call(self, update, learner, batch, settings):
+        reason = self.reason
+        if reason is None:
+            capture = self._find(batch, settings)
+            if capture is not None and capture.trusted:
+                with turn():
+                    self.replays += 1
+                    note_call(capture)
+                    return capture.replay(batch)
+            if private.watched():  # only for now: a profiler, a mode, a check for anomalies
+                return self._eager(update, learner, batch, settings)
+            try:
+                with exclusive():
+                    if capture is None:
+                        capture = self._new(update, learner, batch, settings)
+                    else:
+                        capture.verify_next(update, learner, batch, settings)
+                    note_call(capture)
+                    self.replays += 1
+                    return capture.replay(batch)
+            except NotCapturable as why:
+                reason = str(why)
+            result = self._eager(update, learner, batch, settings)
+            self._give_up(reason)  # after the call: if it fails too, its own error is the story
+            return result
+        return self._eager(update, learner, batch, settings)
 
-
-def is_ours(learner) -> bool:
-    """Whether all networks are made of our parts and PyTorch's, on a CPU: nothing hides in them."""
-    networks = _networks(learner)
-    modules = [module for network in networks for module in network.modules()]
-    known = all(type(m).__module__.split(".")[0] in ("spinup", "torch") for m in modules)
-    tensors = [t for network in networks for t in (*network.parameters(), *network.buffers())]
-    return known and all(t.is_cpu for t in tensors)
-
-
-def _recording(update, learner, batch, settings, number):
-    """A recording of this call, which itself changes nothing; None where there can be none."""
-    if number >= MOST_RECORDINGS or not user_config.RECORD_UPDATES:
+    def _find(self, batch, settings):
+        """The capture that stands for this call; None where there is none yet."""
+        layout = _layout(batch)
+        for i, capture in enumerate(self.all):
+            if capture.layout == layout and capture.fits(settings):
+                if i:
+                    self.all.insert(0, self.all.pop(i))
+                return None if private.watched() else capture
         return None
-    try:
-        with _one_at_a_time:
-            return Recording(update, learner, batch, settings)
-    except NotRecordable:
-        return None
+
+    def _new(self, update, learner, batch, settings):
+        if len(self.all) >= MAX_CAPTURES:
+            raise NotCapturable(
+                f"it met more than {MAX_CAPTURES} different settings, shapes or states; a value "
+                "that changes often belongs into the batch or the learning rate of the optimizer"
+            )
+        try:
+            capture = Capture(update, learner, batch, settings)
+        except NotCapturable:
+            raise
+        except Exception as error:
+            raise NotCapturable(f"{type(error).__name__}: {_first_line(error)}")
+        self.all.insert(0, capture)
+        return capture
+
+    def _eager(self, update, learner, batch, settings):
+        note_call(None)
+        self.eager_calls += 1
+        return update(learner, batch, **settings)
+
+    def _give_up(self, reason):
+        self.reason, self.all = reason, []
+        given_up[self.name] = reason
+        _tell(self.name, reason)
 
 
-def side_by_side(ac, first, second):
-    """The statistics that `first()` and `second()` give; both at once, if that is safe and helps.
-
-    It is safe where networks are ours, so that a policy and a value share nothing that changes, and
-    where there are no other processes, whose exchanges would get mixed up. Then each has a thread,
-    and is quicker than if both took turns in using two: small products are hard to share.
-    """
-    threads = torch.get_num_threads()
-    if threads < 2 or num_procs() > 1 or not is_ours(ac):
-        return first() | second()
-    try:
-        torch.set_num_threads(1)
-        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as other:
-            from_second = other.submit(second)
-            return first() | from_second.result()
-    finally:
-        torch.set_num_threads(threads)
+def _tell(name, reason):
+    switch.tell_once(f"{name.replace('.<locals>', '')} runs eagerly, because {reason}.")
 
 
-class _Exits(TorchFunctionMode):
+def _first_line(error) -> str:
+    return (str(error).splitlines() or [""])[0][:200]
+
+
+class _HostReadGuard(TorchFunctionMode):
     """Refuses what would let numbers out of PyTorch's sight."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function in EXITS:
-            raise NotRecordable(function)
+        if function in HOST_READS:
+            raise NotCapturable(f"it uses {getattr(function, '__name__', function)} on a tensor")
         return function(*args, **(kwargs or {}))
 
 
-class _Watch(TorchDispatchMode):
-    """Writes down every operation below autograd, and what it overwrites that was there before."""
+class Opaque:
+    """A function that a capture keeps as one operation; it gives nothing back."""
+
+    tags = ()
+
+    def __init__(self, function, writes):
+        self.function, self.writes = function, writes
+
+    def __call__(self, *args):
+        return self.function(*args)
+
+
+class Trace(private.TorchDispatchMode):
+    """Writes down every operation below autograd."""
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -155,98 +219,279 @@ class _Watch(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.calls, self.made, self.before = [], set(), {}
+        self.calls, self.made, self.written, self.paused = [], set(), set(), False
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if _depends_on_numbers(operation, args):
-            raise NotRecordable(operation)
-        self._keep(_overwritten(operation, args, kwargs))
-        with torch._C.DisableTorchFunction():  # an operation's own way of working is its own affair
-            result = None if operation in ONLY_NOTED else operation(*args, **kwargs)
+        if self.paused:
+            return operation(*args, **kwargs)
+        _refuse(operation, args, kwargs)
+        given = _storages((args, kwargs))
+        self.written |= _storages(_overwritten(operation, args, kwargs))
+        with private.DisableTorchFunction():  # how an operation works inside is its own affair
+            result = operation(*args, **kwargs)
         self.calls.append((operation, args, kwargs, result))
-        for tensor in _tensors((args, kwargs)):
-            if not tensor.is_cpu:
-                raise NotRecordable(tensor.device)
-        if not _is_view(operation) and not operation._schema.is_mutable:
-            self.made |= _made(result)
+        for tensor in _tensors((args, kwargs, result)):
+            if not tensor.is_cpu or tensor.layout != torch.strided:
+                raise NotCapturable(f"it has a tensor on {tensor.device}, {tensor.layout}")
+        self.made |= _storages(result) - given
         return result
 
-    def _keep(self, overwritten):
-        """Remember the value of what the update is about to change in its learner."""
-        for tensor in overwritten:
-            if _place(tensor) not in self.made:
-                self.before.setdefault(id(tensor), (tensor, tensor.detach().clone()))
+    def opaque(self, function, args, writes):
+        self.written |= _storages([args[i] for i in writes])
+        self.paused = True
+        try:
+            with private.DisableTorchFunction():
+                result = function(*args)
+        finally:
+            self.paused = False
+        self.calls.append((Opaque(function, writes), args, {}, result))
+        return result
 
-    def undo(self):
-        for tensor, value in reversed(self.before.values()):
+
+def _refuse(operation, args, kwargs):
+    """Refuse operations whose replay could do something else than they do now."""
+    if operation.namespace == "profiler":
+        raise NotCapturable("it uses an optimizer of torch.optim or a profiler's label")
+    if torch.Tag.inplace_view in operation.tags:
+        raise NotCapturable(f"{operation} changes the shape of a tensor in place")
+    if kwargs.get("generator") is not None or any(isinstance(a, torch.Generator) for a in args):
+        raise NotCapturable("it draws from a random generator of its own")
+    if operation is aten.index.Tensor:  # rows chosen by number are fine, those chosen by truth not
+        by_truth = any(t.dtype in (torch.bool, torch.uint8) for t in _tensors(args[1]))
+    else:
+        tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+        by_truth = bool(tags & set(operation.tags))
+    if by_truth:
+        raise NotCapturable(f"what {operation} gives decides what comes next")
+
+
+class Snapshot:
+    """The state of everything that an update can change, to be put back."""
+
+    def __init__(self, dependencies):
+        self.dependencies = dependencies
+        self.tensors = [*dependencies.parameters, *dependencies.tensors]
+        self.values = [t.detach().clone() for t in self.tensors]
+        self.grads = [p.grad for p in dependencies.parameters]
+        self.grad_values = [None if g is None else g.detach().clone() for g in self.grads]
+        self.streams = torch.get_rng_state(), np.random.get_state(), random.getstate()
+
+    @torch.no_grad()
+    def restore(self):
+        self.dependencies.restore()
+        for tensor, value in zip(self.tensors, self.values):
             tensor.detach().copy_(value)
+        for p, grad, value in zip(self.dependencies.parameters, self.grads, self.grad_values):
+            p.grad = grad
+            if grad is not None:
+                grad.detach().copy_(value)
+        torch.set_rng_state(self.streams[0])
+        np.random.set_state(self.streams[1])
+        random.setstate(self.streams[2])
+
+    def moved_streams(self) -> str | None:
+        """Which random stream besides PyTorch's has moved since."""
+        now = np.random.get_state()
+        if any(not np.array_equal(a, b) for a, b in zip(now, self.streams[1])):
+            return "NumPy"
+        return None if random.getstate() == self.streams[2] else "Python's random module"
+
+    def outcome(self, result) -> list:
+        """What an update has done: the new values of all that it changed, and what it gave."""
+        changed = [t.detach().clone() for t in self.tensors]
+        grads = [p.grad for p in self.dependencies.parameters]
+        grads = [None if g is None else g.detach().clone() for g in grads]
+        leaves = [x.detach().clone() if torch.is_tensor(x) else x for x in tree_flatten(result)[0]]
+        return [*changed, *grads, *leaves]
 
 
-class Recording:
+class Capture:
     """The operations of one update, to be carried out again for each batch."""
 
     def __init__(self, update, learner, batch, settings):
-        self.inputs = type(batch)(*(None if x is None else x.clone() for x in batch))
-        random, watch = torch.get_rng_state(), _Watch()
-        try:
-            with watch, _Exits():
-                result = update(learner, self.inputs, **settings)
-        finally:
-            torch.set_rng_state(random)
-            watch.undo()
-        used = {place for _, *rest in watch.calls for place in _made(rest)}
-        if not used <= watch.made | _places(learner, settings) | _made(self.inputs):
-            raise NotRecordable("a tensor from elsewhere, which may be another next time")
-        leaves, shape = tree_flatten(result)
-        flat = isinstance(result, dict) and len(leaves) == len(result)
-        self.rebuilt = partial(_named, list(result)) if flat else partial(_unflattened, shape)
-        params = [p for network in _networks(learner) for p in network.parameters()]
-        # Only those that this update has found: others may be another thread's.
-        params = [p for p in params if p.grad is not None and _place(p.grad) in watch.made]
-        constants = _constants(watch)
-        placed = _placed(watch, [*leaves, *(p.grad for p in params)], constants)
+        if not isinstance(batch, tuple):
+            raise NotCapturable(f"its batch is a {type(batch).__name__}; make it a named tuple")
+        if any(torch.is_tensor(x) and x.requires_grad for x in batch):
+            raise NotCapturable("its batch is part of a graph that autograd built before")
+        arrange_critics(learner)
+        self.trusted = False
+        self.layout, self.settings = _layout(batch), dict(settings)
+        self.kinds = list(map(type, settings.values()))
+        self.dependencies = dependencies = Dependencies(update, learner, settings)
+        snapshot, trace = Snapshot(dependencies), Trace()
+        self.inputs = _rebuilt(batch, [None if x is None else x.detach().clone() for x in batch])
+        result, grads, expected = self._trace(update, learner, settings, snapshot, trace)
+        self._build(trace, result, grads)
+        self._verify(snapshot, expected, "on its own batch")
+        self._compare_with_plain(update, learner, settings, snapshot, expected)
         threads = torch.get_num_threads()
-        self.steps = [
-            again(operation, *tree_map_only(torch.Tensor, placed, rest), threads)
-            for operation, *rest in watch.calls
-            if not _is_view(operation) and not _made(rest[-1]) & constants
-        ]
-        self.params, self.grads = params, [placed(p.grad) for p in params]
-        self.results = [placed(leaf).numpy() if torch.is_tensor(leaf) else leaf for leaf in leaves]
-        self.arrays = [None if x is None else x.numpy() for x in self.inputs]
-        self.batch = None
         free = may_choose(threads) and num_procs() == 1  # other processes would have to wait
-        free = free and self._is_the_same_with_one_thread(watch, random)
+        free = free and self._is_the_same_with_one_thread(snapshot)
         self.run = Threads(threads).run if free else _carry_out
 
-    def _is_the_same_with_one_thread(self, watch, random) -> bool:
+    # --- What happens once ---
+
+    def _trace(self, update, learner, settings, snapshot, trace):
+        try:
+            with capturing(trace), trace, _HostReadGuard():
+                result = update(learner, self.inputs, **settings)
+            grads = [p.grad for p in self.dependencies.parameters]
+            expected = snapshot.outcome(result)
+            if (what := self.dependencies.changed()) is not None:
+                raise NotCapturable(f"it changes {what}")
+            if (stream := snapshot.moved_streams()) is not None:
+                raise NotCapturable(f"it draws random numbers from {stream}, not from PyTorch")
+            known = set(map(private.storage_id, snapshot.tensors))
+            known |= trace.made | _storages(self.inputs)
+            if not {s for call in trace.calls for s in _storages(call[1:])} <= known:
+                raise NotCapturable(
+                    "it uses a tensor made of Python or NumPy numbers, or one from elsewhere"
+                )
+            for tensor, before, after in zip(snapshot.tensors, snapshot.values, expected):
+                if private.storage_id(tensor) not in trace.written and not _equal(before, after):
+                    raise NotCapturable("an operation in it changes a tensor without saying so")
+            if _storages(self.inputs) & trace.written:
+                raise NotCapturable("it changes its batch")
+        finally:
+            snapshot.restore()
+        return result, grads, expected
+
+    def _build(self, trace, result, grads):
+        leaves, self.shape = tree_flatten(result)
+        if not all(x is None or isinstance(x, (_Tensor, int, float, str, bool)) for x in leaves):
+            raise NotCapturable("it gives back something else than tensors and plain values")
+        flat = isinstance(result, dict) and len(leaves) == len(result)
+        self.rebuilt = partial(_named, list(result)) if flat else partial(_unflattened, self.shape)
+        new = _storages([g for g in grads if g is not None]) & trace.made
+        # Of the parameters whose gradient this update has found; others may be another's.
+        pairs = list(zip(self.dependencies.parameters, grads))
+        self.params = [p for p, g in pairs if g is not None and private.storage_id(g) in new]
+        kept = [g for _, g in pairs if g is not None and private.storage_id(g) in new]
+        if any(p.grad is not g and not any(g is k for k in kept) for p, g in pairs):
+            raise NotCapturable("it sets the gradient of a parameter to one from elsewhere")
+        constants = _constants(trace)
+        placed = _plan_memory(trace, [*leaves, *kept], constants)
+        threads = torch.get_num_threads()
+        self.draws = any(torch.Tag.nondeterministic_seeded in call[0].tags for call in trace.calls)
+        self.steps, self.checks = [], []
+        for operation, *rest in trace.calls:
+            if _is_view(operation, *rest) or _storages(rest[-1]) & constants:
+                continue
+            here = tree_map_only(_Tensor, placed, rest)
+            self.steps.append(replay_kernel(operation, *here, threads))
+            self.checks.append((operation, *here))
+        self.grads = [placed(g) for g in kept]
+        used = {s for call in trace.calls for s in _storages(call[1:])}
+        # What it reads and what it changes of its learner, for who decides about threads.
+        self.reads = used - trace.made - _storages(self.inputs)
+        self.writes = trace.written & self.reads | _storages(self.params)
+        self.results = [placed(x).numpy() if torch.is_tensor(x) else x for x in leaves]
+        read = {s for call in trace.calls for s in _storages(call[1:3])} | _storages(leaves)
+        self.arrays = [
+            None if x is None or private.storage_id(x) not in read else x.numpy()
+            for x in self.inputs
+        ]
+
+    def _verify(self, snapshot, expected, where):
+        """Carry out all steps, each beside PyTorch's own operation, and compare in the end."""
+        try:
+            with capturing(), torch.no_grad():
+                for p, grad in zip(self.params, self.grads):
+                    p.grad = grad
+                for step, check in zip(self.steps, self.checks):
+                    _check_step(step, *check)
+                found = snapshot.outcome([_copy(result) for result in self.results])
+        finally:
+            snapshot.restore()
+        if len(found) != len(expected) or not all(map(_equal, found, expected)):
+            raise NotCapturable(f"its capture gave other numbers than eager execution {where}")
+
+    def _compare_with_plain(self, update, learner, settings, snapshot, expected):
+        """Refuse if fused layers lead to losses that differ from PyTorch's own beyond rounding."""
+        try:
+            with capturing(), switch.plain():
+                result = update(learner, self.inputs, **settings)
+                found = snapshot.outcome(result)
+        finally:
+            snapshot.restore()
+        count = len(tree_flatten(result)[0])
+        for a, b in zip(found[-count:] if count else [], expected[-count:] if count else []):
+            if torch.is_tensor(a) and a.is_floating_point() and a.numel():
+                scale = 1e-2 * (b.abs().max() + 1e-3)
+                if a.shape != b.shape or not ((a - b).abs() <= scale).logical_or(a.isnan()).all():
+                    raise NotCapturable("its fused layers give other numbers than plain ones")
+
+    def verify_next(self, update, learner, batch, settings):
+        """Compare a replay with eager execution on a second batch, and trust it from then on."""
+        snapshot = Snapshot(self.dependencies)
+        try:
+            with capturing():
+                expected = snapshot.outcome(update(learner, batch, **settings))
+            if self.dependencies.changed() is not None or snapshot.moved_streams() is not None:
+                raise NotCapturable("its second call did something that its first did not")
+        except NotCapturable:
+            raise
+        except Exception as error:
+            raise NotCapturable(f"{type(error).__name__}: {_first_line(error)}")
+        finally:
+            snapshot.restore()
+        self._take(batch)
+        self._verify(snapshot, expected, "on the next batch")
+        self.trusted, self.checks = True, None
+
+    def _is_the_same_with_one_thread(self, snapshot) -> bool:
         """Whether the steps give the same bits however they are shared out; they are undone."""
-        made = [tensor.detach().numpy() for tensor, _ in watch.before.values()]
-        made += [grad.numpy() for grad in self.grads]
-        made += [result for result in self.results if isinstance(result, np.ndarray)]
         threads, found = torch.get_num_threads(), []
         try:
-            for number in (1, threads):
-                torch.set_num_threads(number)
-                _carry_out(self.steps)
-                found.append([array.tobytes() for array in made])
-                watch.undo()
-                torch.set_rng_state(random)
+            with capturing():
+                for number in (1, threads):
+                    torch.set_num_threads(number)
+                    _carry_out(self.steps)
+                    results = [r.tobytes() for r in self.results if isinstance(r, np.ndarray)]
+                    outcome = [t for t in snapshot.outcome(None) if torch.is_tensor(t)]
+                    found.append([t.numpy().tobytes() for t in outcome] + results)
+                    snapshot.restore()
         finally:
             torch.set_num_threads(threads)
+            snapshot.restore()
         return found[0] == found[1]
 
-    def __call__(self, batch):
-        if batch is not self.batch:  # a whole rollout comes many times in a row
-            self.batch = batch
-            for here, given in zip(self.arrays, batch):
-                if given is not None:
-                    np.copyto(here, given.numpy())
+    # --- What happens at every call ---
+
+    def fits(self, settings) -> bool:
+        """Whether the update would do now what it did when it was captured."""
+        try:
+            same = settings == self.settings and list(map(type, settings.values())) == self.kinds
+        except Exception:  # settings that cannot be compared, such as tensors
+            return False
+        return same and self.dependencies.intact()
+
+    def _take(self, batch):
+        for here, given in zip(self.arrays, batch):
+            if here is not None:
+                np.copyto(here, given.numpy())
+
+    def replay(self, batch):
+        self._take(batch)
         for p, grad in zip(self.params, self.grads):
-            p.grad = grad  # another recording leaves it elsewhere
+            p.grad = grad  # another capture leaves it elsewhere
         self.run(self.steps)
         return self.rebuilt([_copy(result) for result in self.results])
+
+
+def _layout(batch) -> list | None:
+    """What a batch has in common with those that a capture stands for."""
+    if not isinstance(batch, tuple):
+        return None
+    return [
+        (x.shape, x.dtype, x.device, x.requires_grad) if type(x) is _Tensor else (x, type(x))
+        for x in batch
+    ] + [torch.is_grad_enabled(), torch.get_default_dtype(), type(batch)]
+
+
+def _rebuilt(batch, columns):
+    return type(batch)(*columns) if hasattr(batch, "_fields") else tuple(columns)
 
 
 def _carry_out(steps):
@@ -267,28 +512,60 @@ def _copy(result):
     return torch.from_numpy(result.copy()) if isinstance(result, np.ndarray) else result
 
 
+def _equal(found, expected) -> bool:
+    """Whether two results are the same to the last bit; not-a-number equals itself."""
+    if not torch.is_tensor(expected) or not torch.is_tensor(found):
+        return found is expected or found == expected
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return False
+    return bool(
+        torch.eq(found, expected).logical_or_(found.ne(found) & expected.ne(expected)).all()
+    )
+
+
+def _check_step(step, operation, args, kwargs, result):
+    """Carry out a step, then PyTorch's own operation in its place, and compare the two."""
+    stream = torch.get_rng_state()
+    written = _overwritten(operation, args, kwargs)
+    places = written if written else _tensors(result)
+    before = [t.clone() for t in written]
+    step()
+    found = [t.clone() for t in places]
+    for tensor, value in zip(written, before):
+        tensor.copy_(value)
+    torch.set_rng_state(stream)
+    given = operation(*args, **kwargs)
+    if not written:
+        for place, new in zip(places, _tensors(given)):
+            place.copy_(new)
+    bound = tolerance(operation, before or None, args, kwargs)
+    for a, b in zip(found, places):
+        if not _within(a, b, bound):
+            raise NotCapturable(f"the fast version of {operation} gives other numbers than PyTorch")
+
+
+def _within(found, expected, bound) -> bool:
+    if not expected.is_floating_point():
+        return bool((found == expected).all())
+    allowed = bound(expected)
+    close = (found.double() - expected.double()).abs() <= allowed
+    same = (found == expected) | (found.isnan() & expected.isnan())
+    return bool((close | same).all())
+
+
 def _tensors(tree) -> list:
     return [leaf for leaf in tree_flatten(tree)[0] if torch.is_tensor(leaf)]
 
 
-def _place(tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
-def _made(result) -> set:
-    return {_place(tensor) for tensor in _tensors(result)}
-
-
-def _depends_on_numbers(operation, args) -> bool:
-    """Whether numbers decide what comes next, or the size of the result."""
-    if operation is aten.index.Tensor:  # rows chosen by number are fine, those chosen by truth not
-        return any(t.dtype == torch.bool for t in _tensors(args[1]))
-    tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-    return bool(tags & set(operation.tags))
+def _storages(tree) -> set:
+    return {private.storage_id(tensor) for tensor in _tensors(tree)}
 
 
 def _overwritten(operation, args, kwargs) -> list:
     """The tensors that an operation changes."""
+    if isinstance(operation, Opaque):
+        # By place, for the same lists with other tensors in them stand for them in a capture.
+        return _tensors([args[i] for i in operation.writes])
     if not operation._schema.is_mutable:
         return []
     given = zip(operation._schema.arguments, args)
@@ -297,40 +574,43 @@ def _overwritten(operation, args, kwargs) -> list:
     return _tensors(changed)
 
 
-def _is_view(operation) -> bool:
-    """Whether the result is only another look at an argument."""
-    returns = operation._schema.returns
-    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+def _is_view(operation, args, kwargs, result) -> bool:
+    """Whether the result is only another look at an argument, and nothing was computed."""
+    if isinstance(operation, Opaque) or operation._schema.is_mutable:
+        return False
+    results = _tensors(result)
+    return bool(results) and _storages(results) <= _storages((args, kwargs))
 
 
-def _constants(watch) -> set:
+def _constants(trace) -> set:
     """Where results lie that are the same in every replay, such as ones and zeros."""
-    written, constants = set(), set()
-    for operation, args, kwargs, _ in watch.calls:
-        written |= _made(_overwritten(operation, args, kwargs))
-    for operation, args, kwargs, result in watch.calls:
-        from_nothing = operation in FILLED or _made((args, kwargs)) <= constants
-        random = torch.Tag.nondeterministic_seeded in operation.tags
-        if from_nothing and not random and not operation._schema.is_mutable:
-            constants |= _made(result) & watch.made - written
+    constants = set()
+    for operation, args, kwargs, result in trace.calls:
+        if isinstance(operation, Opaque) or operation._schema.is_mutable:
+            continue
+        from_nothing = operation in CONSTANT_OPS or (
+            _storages((args, kwargs)) and _storages((args, kwargs)) <= constants
+        )
+        if from_nothing and torch.Tag.nondeterministic_seeded not in operation.tags:
+            constants |= _storages(result) & trace.made - trace.written
     return constants
 
 
-def _placed(watch, results, constants):
-    """What finds the tensor that stands for one of the recording, in memory that is reused.
+def _plan_memory(trace, results, constants):
+    """What finds the tensor that stands for one of the trace, in memory that is reused.
 
     Memory is given to a result when it is made and taken back after its last use, so that an update
     stays within the processor's cache. Constants and what was there before keep their places.
     """
     last_use = {}
-    for number, (_, *rest) in enumerate(watch.calls):
-        last_use |= dict.fromkeys(_made(rest), number)
-    last_use |= dict.fromkeys(_made(results), len(watch.calls))
+    for number, (_, *rest) in enumerate(trace.calls):
+        last_use |= dict.fromkeys(_storages(rest), number)
+    last_use |= dict.fromkeys(_storages(results), len(trace.calls))
     free, memory = [], {}
-    for number, (*_, result) in enumerate(watch.calls):
+    for number, (*_, result) in enumerate(trace.calls):
         for tensor in _tensors(result):
-            place, size = _place(tensor), tensor.untyped_storage().nbytes()
-            if place in watch.made - constants and place not in memory:
+            place, size = private.storage_id(tensor), tensor.untyped_storage().nbytes()
+            if place in trace.made - constants and place not in memory:
                 fitting = [block for block in free if size <= block.nbytes <= 2 * size]
                 block = min(fitting, key=lambda b: b.nbytes) if fitting else _block(size)
                 free = [other for other in free if other is not block]
@@ -338,7 +618,7 @@ def _placed(watch, results, constants):
         free += [memory[place] for place in memory if last_use[place] == number]
 
     def placed(tensor):
-        block = memory.get(_place(tensor))
+        block = memory.get(private.storage_id(tensor))
         if block is None:
             return tensor.detach()
         return block.view(tensor.dtype).as_strided(

@@ -1,50 +1,70 @@
-"""How a recorded operation is carried out again: by NumPy where it is tiny, else by PyTorch.
+"""How a captured operation is carried out again: by NumPy where it is tiny, else by PyTorch.
 
 Both write into memory that is already there. NumPy is called in a third of a microsecond, PyTorch
 in two to three; on large arrays PyTorch is faster, and uses several threads.
+
+A kernel below is built once per operation of a capture, from the arguments and the memory of the
+result. It gives None, or raises, where it is not made for such arguments; then PyTorch's own
+operation is used. Before a capture is trusted, every kernel is compared with PyTorch's operation on
+the numbers at hand, within `tolerance`.
 """
 
 from functools import partial
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_flatten, tree_map_only
+from scipy.special import expit
 
-from spinup.parts.pytorch.layers import numpy_tanh_
+from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only
 
 aten = torch.ops.aten
-TINY = 32_768  # numbers in an array; beyond, PyTorch uses several threads
-TINIER = 4096  # the same for what PyTorch computes much faster
+MAX_NUMPY_NUMEL = 32_768  # numbers in an array; beyond, PyTorch uses several threads
+MAX_NUMPY_NUMEL_RELU = 4096  # the same for what PyTorch computes much faster
 SMALL_PRODUCT = 2**19  # multiplications; beyond, a second thread helps
 LARGE_TRANSPOSED = 2**15  # numbers in a matrix
-SHORT_ROW, MOST_ROWS = 32, 64  # numbers in a row; rows that are gone through at once
-IN_NUMPY = (torch.float32, torch.bool, torch.int64)
+SHORT_ROW, MAX_TILE = 32, 64  # numbers in a row; rows that are gone through at once
 
 
-def again(operation, args, kwargs, result, threads=1):
+def replay_kernel(operation, args, kwargs, result, threads=1):
     """A call without arguments that writes `result` again, or what the operation overwrites.
 
     threads: how many PyTorch would use
     """
+    if not hasattr(operation, "_schema"):  # a function of ours, kept whole
+        prepared = getattr(operation.function, "prepared", None)
+        return prepared(*args) if prepared else partial(operation.function, *args)
+    kernel = _in_numpy(operation, args, kwargs, result, threads)
+    return kernel or _in_torch(operation, args, kwargs, result)
+
+
+def _in_numpy(operation, args, kwargs, result, threads):
+    """The kernel for these arguments; None where there is none."""
+    build = _SIZE_AWARE.get(operation) or _NUMPY.get(operation)
     tensors = [leaf for leaf in tree_flatten((args, kwargs, result))[0] if torch.is_tensor(leaf)]
-    way = _ALWAYS.get(operation) or _NUMPY.get(operation)
-    most = TINIER if operation in _BETTER_IN_TORCH else TINY
-    small = operation in _ALWAYS or all(t.numel() <= most for t in tensors)
-    if way is not None and small and all(t.dtype in IN_NUMPY for t in tensors):
-        out, here, named = tree_map_only(torch.Tensor, torch.Tensor.numpy, (result, args, kwargs))
-        more = dict(threads=threads) if operation in _ALWAYS else {}
-        call = way(out, *here, **named, **more)
-        if call is not None:
-            return call
-    return _in_torch(operation, args, kwargs, result)
+    if build is None or not _dtypes_fit(operation, tensors):
+        return None
+    most = MAX_NUMPY_NUMEL_RELU if operation in _FASTER_IN_TORCH else MAX_NUMPY_NUMEL
+    if operation not in _SIZE_AWARE and any(t.numel() > most for t in tensors):
+        return None
+    out, here, named = tree_map_only(torch.Tensor, torch.Tensor.numpy, (result, args, kwargs))
+    extra = dict(threads=threads) if operation in _SIZE_AWARE else {}
+    try:
+        return build(out, *here, **named, **extra)
+    except (TypeError, ValueError):  # arguments that the kernel does not have
+        return None
+
+
+def _dtypes_fit(operation, tensors) -> bool:
+    allowed = _OTHER_DTYPES.get(operation, {torch.float32})
+    return all(t.dtype in allowed for t in tensors)
 
 
 def _in_torch(operation, args, kwargs, result):
     if result is None or operation._schema.is_mutable:
         return partial(_FASTER_NAMES.get(operation, operation), *args, **kwargs)
-    if operation in _WITH_OUT:
+    if operation in _WITH_OUT and torch.is_tensor(result):
         return partial(_WITH_OUT[operation], *args, out=result, **kwargs)
-    if operation in _RANDOM:
+    if operation in _RANDOM and torch.is_tensor(result) and result.is_contiguous():
         return partial(_RANDOM[operation], result)
     return partial(_copied, operation, args, kwargs, tree_flatten(result)[0])
 
@@ -52,12 +72,26 @@ def _in_torch(operation, args, kwargs, result):
 def _copied(operation, args, kwargs, places):
     """For what PyTorch does not write where it is told to."""
     for place, new in zip(places, tree_flatten(operation(*args, **kwargs))[0]):
-        if place is not None:
+        if torch.is_tensor(place):
             place.copy_(new)
 
 
-def _mean_of_all(x, *, out):
-    return torch.mean(x, dim=tuple(range(x.ndim)), out=out)
+def tolerance(operation, before, args, kwargs):
+    """How far a kernel may be from PyTorch's operation, given the numbers that it works on.
+
+    before: what the operation has overwritten; None where it has not
+    """
+    if operation in _SUMS:
+        # Where terms cancel, what rounding leaves is a share of their sizes, not of the sum.
+        sizes = tree_map_only(torch.Tensor, lambda t: t.double().abs(), (args, kwargs))
+        scale = operation(*sizes[0], **sizes[1])
+        return lambda expected: 1e-4 * scale + 1e-30
+    if operation in _RELATIVE:
+        return lambda expected: 1e-4 * expected.double().abs() + 1e-37
+    given = [t for t in tree_flatten((args, kwargs, before))[0] if torch.is_tensor(t)]
+    sizes = [t.double().abs().nan_to_num(0, 0, 0).max() for t in given if t.numel()]
+    most = max(sizes, default=0.0)
+    return lambda expected: 1e-5 * (expected.double().abs() + most)
 
 
 _RANDOM = {
@@ -78,20 +112,17 @@ _WITH_OUT = {
     aten.amin.default: torch.amin, aten.amax.default: torch.amax, aten.gather.default: torch.gather,
     aten.scatter_add.default: torch.scatter_add, aten.stack.default: torch.stack,
     aten.where.self: torch.where, aten.mul.Scalar: torch.mul, aten.div.Scalar: torch.div,
-    aten.mean.default: _mean_of_all,
     aten._log_softmax.default: aten._log_softmax.out, aten._softmax.default: aten._softmax.out,
     aten.linalg_vector_norm.default: torch.linalg.vector_norm,
     aten.threshold_backward.default: lambda *args, out: _threshold_backward(*args, grad_input=out),
     aten.tanh_backward.default: lambda *args, out: _tanh_backward(*args, grad_input=out),
 }  # fmt: skip
-_threshold_backward, _tanh_backward = (
-    aten.threshold_backward.grad_input, aten.tanh_backward.grad_input,
-)  # fmt: skip
+_threshold_backward = aten.threshold_backward.grad_input
+_tanh_backward = aten.tanh_backward.grad_input
 _FASTER_NAMES = {
     aten.relu_.default: torch.relu_, aten.mul_.Tensor: torch.Tensor.mul_,
     aten.add_.Tensor: torch.Tensor.add_, aten.sub_.Tensor: torch.Tensor.sub_,
-    aten.sigmoid_.default: torch.sigmoid_, aten._fused_adam_.default: torch._fused_adam_,
-    aten._foreach_lerp_.Scalar: torch._foreach_lerp_,
+    aten.sigmoid_.default: torch.sigmoid_,
 }  # fmt: skip
 
 
@@ -105,10 +136,10 @@ def _unary(ufunc):
 
 
 def _binary(ufunc):
-    return lambda out, x, y: _row_by_row(ufunc, x, _number(y), out)
+    return lambda out, x, y: _tiled(ufunc, x, _number(y), out)
 
 
-def _row_by_row(ufunc, x, y, out):
+def _tiled(ufunc, x, y, out):
     """ufunc(x, y), several short rows at once where one of the two is the same row for all.
 
     NumPy goes through a row in a nanosecond a number, but takes ten to begin the next.
@@ -121,12 +152,14 @@ def _row_by_row(ufunc, x, y, out):
             continue
         if not (other.flags.c_contiguous and out.flags.c_contiguous):
             continue
-        count = next((n for n in range(MOST_ROWS, 1, -1) if len(out) % n == 0), 1)
+        if not np.shares_memory(row, same):  # a copy would never change again
+            continue
+        count = next((n for n in range(MAX_TILE, 1, -1) if len(out) % n == 0), 1)
         if count > 1:
             rows = np.empty((count, len(row)), row.dtype)
             wide = [a.reshape(-1, rows.size) for a in (other, out)]
             given = (wide[0], rows.reshape(-1)) if same is y else (rows.reshape(-1), wide[0])
-            return _in_turn(partial(np.copyto, rows, row), partial(ufunc, *given, out=wide[1]))
+            return _sequence(partial(np.copyto, rows, row), partial(ufunc, *given, out=wide[1]))
     return partial(ufunc, x, y, out=out)
 
 
@@ -134,8 +167,10 @@ def _in_place(ufunc):
     return lambda out, x, y, alpha=1: partial(ufunc, x, _number(y), out=x) if alpha == 1 else None
 
 
-def _in_turn(*calls):
+def _sequence(*calls):
     """One call that makes several."""
+    if None in calls:
+        return None
 
     def call():
         for each in calls:
@@ -147,16 +182,16 @@ def _in_turn(*calls):
 def _scaled(ufunc):
     """x + alpha y, or x - alpha y."""
 
-    def way(out, x, y, alpha=1):
+    def build(out, x, y, alpha=1):
         if alpha == 1:
-            return _row_by_row(ufunc, x, _number(y), out)
+            return _tiled(ufunc, x, _number(y), out)
         if np.ndim(y) == 0 and not isinstance(y, np.ndarray):
             return partial(ufunc, x, _number(alpha * y), out=out)
-        part = np.empty_like(out)
+        part = np.empty_like(y)
         scaled = partial(np.multiply, y, _number(alpha), out=part)
-        return _in_turn(scaled, partial(ufunc, x, part, out=out))
+        return _sequence(scaled, partial(ufunc, x, part, out=out))
 
-    return way
+    return build
 
 
 def _rsub(out, x, y, alpha=1):
@@ -166,7 +201,7 @@ def _rsub(out, x, y, alpha=1):
 def _pow(out, x, exponent):
     if exponent in (1, 2):
         return partial(np.square, x, out=out) if exponent == 2 else partial(np.copyto, out, x)
-    return partial(np.power, x, _number(exponent), out=out)
+    return None
 
 
 def _clamp(out, x, least=None, most=None):
@@ -175,7 +210,7 @@ def _clamp(out, x, least=None, most=None):
         calls.append(partial(np.maximum, x, _number(least), out=out))
     if most is not None:
         calls.append(partial(np.minimum, out if calls else x, _number(most), out=out))
-    return calls[0] if len(calls) == 1 else _in_turn(*calls)
+    return calls[0] if len(calls) == 1 else _sequence(*calls)
 
 
 def _addcmul(out, x, y, z, value=1):
@@ -183,36 +218,43 @@ def _addcmul(out, x, y, z, value=1):
     calls = [partial(np.multiply, y, z, out=part), partial(np.add, x, part, out=out)]
     if value != 1:
         calls.insert(1, partial(np.multiply, part, _number(value), out=part))
-    return _in_turn(*calls)
+    return _sequence(*calls)
 
 
 def _sum(out, x, axes=None, keepdim=False, *, threads=1):
     """Along one of the last two axes, a product with ones: that is several times as fast."""
-    if x.size > TINY and (threads > 1 or axes is None):
+    axes = tuple(range(x.ndim)) if not axes else tuple(axis % x.ndim for axis in axes)
+    if x.size > MAX_NUMPY_NUMEL and (threads > 1 or len(axes) > 1):
         return None
-    axes = tuple(range(x.ndim)) if axes is None else tuple(axis % x.ndim for axis in axes)
-    plain = x.dtype == out.dtype == np.float32 and x.ndim > 1
-    if plain and axes == (x.ndim - 1,):
-        ones = np.ones((x.shape[-1], 1), np.float32)
-        return partial(np.matmul, x, ones, out.reshape(*x.shape[:-1], 1))
-    if plain and axes == (x.ndim - 2,):
+    if x.ndim > 1 and axes == (x.ndim - 1,):
+        ones, place = np.ones((x.shape[-1], 1), np.float32), out.reshape(*x.shape[:-1], 1)
+        return partial(np.matmul, x, ones, place) if np.shares_memory(place, out) else None
+    if x.ndim > 1 and axes == (x.ndim - 2,):
         ones = np.ones((1, x.shape[-2]), np.float32)
-        return partial(np.matmul, ones, x, out.reshape(*x.shape[:-2], 1, x.shape[-1]))
-    return partial(np.add.reduce, x, axes, None, out, keepdim) if x.size <= TINY else None
+        place = out.reshape(*x.shape[:-2], 1, x.shape[-1])
+        return partial(np.matmul, ones, x, place) if np.shares_memory(place, out) else None
+    small = x.size <= MAX_NUMPY_NUMEL
+    return partial(np.add.reduce, x, axes, None, out, keepdim) if small else None
+
+
+def _sum_of_all(out, x):
+    return _sum(out, x)
 
 
 def _mean(out, x, axes=None, keepdim=False):
-    if axes is None and not keepdim:  # what is the same along an axis counts once
+    if not axes and not keepdim:  # what is the same along an axis counts once
         x = x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.strides)]
+    if not x.size:
+        return None
     count = _number(x.size / max(out.size, 1))
-    return _in_turn(_sum(out, x, axes, keepdim), partial(np.divide, out, count, out=out))
+    return _sequence(_sum(out, x, axes, keepdim), partial(np.divide, out, count, out=out))
 
 
 def _reduce(ufunc):
-    def way(out, x, axes=(), keepdim=False):
+    def build(out, x, axes=(), keepdim=False):
         return partial(ufunc.reduce, x, tuple(axes) or None, None, out, keepdim)
 
-    return way
+    return build
 
 
 def _argmax(out, x, axis=None, keepdim=False):
@@ -220,12 +262,14 @@ def _argmax(out, x, axis=None, keepdim=False):
 
 
 def _cat(out, arrays, axis=0):
+    if len({a.ndim for a in arrays}) > 1:  # PyTorch passes over empty vectors
+        return None
     return partial(np.concatenate, arrays, axis, out)
 
 
 def _stack(out, arrays, axis=0):
     places = [np.moveaxis(out, axis, 0)[i : i + 1] for i in range(len(arrays))]
-    return _in_turn(*(partial(np.copyto, p, a) for p, a in zip(places, arrays)))
+    return _sequence(*(partial(np.copyto, p, a) for p, a in zip(places, arrays)))
 
 
 def _softplus(out, x, beta=1, threshold=20):
@@ -233,31 +277,30 @@ def _softplus(out, x, beta=1, threshold=20):
     if beta != 1:
         return None
     part, zero = np.empty_like(out), _number(0)
-    return _in_turn(
+    return _sequence(
         partial(np.abs, x, out=part), partial(np.negative, part, out=part),
         partial(np.exp, part, out=part), partial(np.log1p, part, out=part),
         partial(np.maximum, x, zero, out=out), partial(np.add, out, part, out=out),
     )  # fmt: skip
 
 
-def _sigmoid(out, x):
-    """By the hyperbolic tangent, which NumPy computes fast and without overflow."""
-    half, one = _number(0.5), _number(1)
-    return _in_turn(
-        partial(np.multiply, x, half, out=out), partial(np.tanh, out, out=out),
-        partial(np.add, out, one, out=out), partial(np.multiply, out, half, out=out),
-    )  # fmt: skip
-
-
 def _threshold(out, grad, x, threshold):
-    part = np.empty(x.shape, bool)
-    at = _number(threshold)
-    return _in_turn(partial(np.greater, x, at, out=part), partial(np.multiply, grad, part, out=out))
+    """The gradient where x is above the threshold, else 0; even where the gradient is infinite."""
+    if np.shares_memory(out, x):
+        return None
+    below, at = np.empty(x.shape, bool), _number(threshold)
+    copied = () if out is grad or _is_same(out, grad) else (partial(np.copyto, out, grad),)
+    below_is = partial(np.less_equal, x, at, out=below)
+    return _sequence(*copied, below_is, partial(np.putmask, out, below, np.float32(0)))
 
 
-def _of_tanh(out, grad, y):
-    part, one = np.empty_like(out), _number(1)
-    return _in_turn(
+def _is_same(a, b) -> bool:
+    return a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
+
+
+def _tanh_backward_kernel(out, grad, y):
+    part, one = np.empty_like(y), _number(1)
+    return _sequence(
         partial(np.square, y, out=part), partial(np.subtract, one, part, out=part),
         partial(np.multiply, grad, part, out=out),
     )  # fmt: skip
@@ -265,10 +308,10 @@ def _of_tanh(out, grad, y):
 
 def _smooth_l1(out, x, y, reduction=1, beta=1.0):
     """With z = |x - y| and m = min(z, beta), m (z - m / 2) / beta is both of its branches."""
-    if reduction != 0:
+    if reduction != 0 or not beta > 0:
         return None
     z, m, half = np.empty_like(out), np.empty_like(out), _number(0.5)
-    return _in_turn(
+    return _sequence(
         partial(np.subtract, x, y, out=z), partial(np.abs, z, out=z),
         partial(np.minimum, z, _number(beta), out=m), partial(np.multiply, m, half, out=out),
         partial(np.subtract, z, out, out=out), partial(np.multiply, out, m, out=out),
@@ -276,58 +319,34 @@ def _smooth_l1(out, x, y, reduction=1, beta=1.0):
     )  # fmt: skip
 
 
-def _of_smooth_l1(out, grad, x, y, reduction, beta):
-    if reduction != 0:
+def _smooth_l1_backward(out, grad, x, y, reduction, beta):
+    if reduction != 0 or not beta > 0:
         return None
-    return _in_turn(
+    return _sequence(
         partial(np.subtract, x, y, out=out), partial(np.divide, out, _number(beta), out=out),
         _clamp(out, out, -1, 1), partial(np.multiply, out, grad, out=out),
     )  # fmt: skip
 
 
-def _norms(out, arrays, order=2):
-    if order != 2:
-        return None
-    return _in_turn(
-        *(partial(np.dot, a.reshape(-1), a.reshape(-1), o) for a, o in zip(arrays, out)),
-        *(partial(np.sqrt, o, out=o) for o in out),
-    )
-
-
-def _norm(out, x, order=2, axes=None, keepdim=False, dtype=None):
-    if order != 2 or x.ndim != 1 or out.ndim:
-        return None
-    return _in_turn(partial(np.dot, x, x, out), partial(np.sqrt, out, out=out))
-
-
-def _each_times(out, arrays, factor):
-    return _in_turn(*(partial(np.multiply, a, factor, out=a) for a in arrays))
-
-
-def _each_moved(out, arrays, others, weight):
-    """x + weight (y - x) for each pair."""
-    calls, weight = [], _number(weight)
-    for x, y in zip(arrays, others):
-        part = np.empty_like(x)
-        calls.append(partial(np.subtract, y, x, out=part))
-        calls.append(partial(np.multiply, part, weight, out=part))
-        calls.append(partial(np.add, x, part, out=x))
-    return _in_turn(*calls)
-
-
 def _where(out, condition, x, y):
-    return _in_turn(partial(np.copyto, out, y), partial(np.copyto, out, x, "same_kind", condition))
+    return _sequence(partial(np.copyto, out, y), partial(np.copyto, out, x, "same_kind", condition))
 
 
 def _masked_fill_(out, x, mask, value):
+    if mask.shape != x.shape:  # putmask does not broadcast
+        return None
     return partial(np.putmask, x, mask, np.float32(value))
 
 
 def _copy(out, x, **_):
-    return partial(np.copyto, out, x, "unsafe")
+    return partial(np.copyto, out, x) if np.can_cast(x.dtype, out.dtype, "same_kind") else None
 
 
-def _product(out, x, y, *, threads):
+def _copy_(out, x, y, *_):
+    return _copy(x, y)
+
+
+def _matmul(out, x, y, *, threads):
     """NumPy's library is the quicker on one core, above all where a side is short.
 
     Left to PyTorch are large products where there are several cores, and those with a large
@@ -338,30 +357,37 @@ def _product(out, x, y, *, threads):
     return None if large and (threads > 1 or transposed) else partial(np.matmul, x, y, out)
 
 
-def _product_plus(out, bias, x, y, beta=1, alpha=1, *, threads):
+def _addmm(out, bias, x, y, beta=1, alpha=1, *, threads):
     """PyTorch adds the bias on the way, which counts where a product is large and not thin."""
     if x.size * y.shape[-1] > SMALL_PRODUCT and y.shape[-1] >= SHORT_ROW:
         return None
-    product = _product(out, x, y, threads=threads)
+    product = _matmul(out, x, y, threads=threads)
     if product is None or beta != 1 or alpha != 1:
         return None
-    return _in_turn(product, _row_by_row(np.add, out, bias, out))
+    return _sequence(product, _tiled(np.add, out, bias, out))
 
 
-def _tanh_(out, x, *, threads):
-    return partial(np.tanh, x, out=x)
+def _tanh(out, x, *, threads):
+    return partial(np.tanh, x, out=out)
 
 
 # These decide by themselves; the others are for tiny arrays.
-_ALWAYS = {
-    aten.mm.default: _product, aten.bmm.default: _product,
-    aten.addmm.default: _product_plus, aten.baddbmm.default: _product_plus,
-    numpy_tanh_: _tanh_, aten.sum.dim_IntList: _sum,
+_SIZE_AWARE = {
+    aten.mm.default: _matmul, aten.bmm.default: _matmul,
+    aten.addmm.default: _addmm, aten.baddbmm.default: _addmm,
+    aten.tanh.default: _tanh, aten.sum.dim_IntList: _sum,
 }  # fmt: skip
-_BETTER_IN_TORCH = {
+_FASTER_IN_TORCH = {
     aten.relu_.default, aten.threshold_backward.default, aten.threshold_backward.grad_input,
 }  # fmt: skip
-_NUMPY = {
+_COMPARISONS = {
+    aten.eq.Tensor: _binary(np.equal), aten.ne.Tensor: _binary(np.not_equal),
+    aten.gt.Scalar: _binary(np.greater), aten.lt.Scalar: _binary(np.less),
+    aten.gt.Tensor: _binary(np.greater), aten.lt.Tensor: _binary(np.less),
+    aten.ge.Tensor: _binary(np.greater_equal), aten.le.Tensor: _binary(np.less_equal),
+    aten.ge.Scalar: _binary(np.greater_equal), aten.le.Scalar: _binary(np.less_equal),
+}  # fmt: skip
+_NUMPY = _COMPARISONS | {
     aten.add.Tensor: _scaled(np.add), aten.sub.Tensor: _scaled(np.subtract),
     aten.add.Scalar: _scaled(np.add), aten.sub.Scalar: _scaled(np.subtract),
     aten.mul.Tensor: _binary(np.multiply), aten.mul.Scalar: _binary(np.multiply),
@@ -369,33 +395,47 @@ _NUMPY = {
     aten.rsub.Scalar: _rsub, aten.pow.Tensor_Scalar: _pow,
     aten.minimum.default: _binary(np.minimum), aten.maximum.default: _binary(np.maximum),
     aten.where.self: _where, aten.masked_fill_.Scalar: _masked_fill_,
-    aten.eq.Tensor: _binary(np.equal), aten.ne.Tensor: _binary(np.not_equal),
-    aten.gt.Scalar: _binary(np.greater), aten.lt.Scalar: _binary(np.less),
-    aten.gt.Tensor: _binary(np.greater), aten.lt.Tensor: _binary(np.less),
-    aten.ge.Tensor: _binary(np.greater_equal), aten.le.Tensor: _binary(np.less_equal),
     aten.logical_and_.default: _in_place(np.logical_and),
-    aten.ge.Scalar: _binary(np.greater_equal), aten.le.Scalar: _binary(np.less_equal),
     aten.neg.default: _unary(np.negative), aten.exp.default: _unary(np.exp),
-    aten.log.default: _unary(np.log), aten.tanh.default: _unary(np.tanh),
+    aten.log.default: _unary(np.log),
     aten.abs.default: _unary(np.abs), aten.sqrt.default: _unary(np.sqrt),
     aten.reciprocal.default: _unary(np.reciprocal), aten.expm1.default: _unary(np.expm1),
-    aten.sigmoid.default: _sigmoid, aten.softplus.default: _softplus,
+    aten.sigmoid.default: _unary(expit), aten.softplus.default: _softplus,
     aten.clamp.default: _clamp, aten.clamp.Tensor: _clamp, aten.addcmul.default: _addcmul,
-    aten.sum.default: _sum,
+    aten.sum.default: _sum_of_all,
     aten.mean.default: _mean, aten.mean.dim: _mean,
     aten.amin.default: _reduce(np.minimum), aten.amax.default: _reduce(np.maximum),
     aten.argmax.default: _argmax, aten.cat.default: _cat, aten.stack.default: _stack,
-    aten.threshold_backward.default: _threshold, aten.tanh_backward.default: _of_tanh,
+    aten.threshold_backward.default: _threshold,
+    aten.tanh_backward.default: _tanh_backward_kernel,
     aten.threshold_backward.grad_input: lambda _, *args, grad_input: _threshold(grad_input, *args),
-    aten.tanh_backward.grad_input: lambda _, *args, grad_input: _of_tanh(grad_input, *args),
-    aten.smooth_l1_loss.default: _smooth_l1, aten.smooth_l1_loss_backward.default: _of_smooth_l1,
+    aten.tanh_backward.grad_input: lambda _, *args, grad_input: _tanh_backward_kernel(
+        grad_input, *args
+    ),
+    aten.smooth_l1_loss.default: _smooth_l1,
+    aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
     aten.dot.default: lambda out, x, y: partial(np.dot, x, y, out),
-    aten._foreach_norm.Scalar: _norms, aten.linalg_vector_norm.default: _norm,
     aten._to_copy.default: _copy, aten.clone.default: _copy,
     aten.relu_.default: lambda out, x: partial(np.maximum, x, _number(0), out=x),
-    aten.sigmoid_.default: lambda out, x: _sigmoid(x, x),
     aten.mul_.Tensor: _in_place(np.multiply), aten.add_.Tensor: _in_place(np.add),
     aten.sub_.Tensor: _in_place(np.subtract),
-    aten.copy_.default: lambda out, x, y, *_: partial(np.copyto, x, y, "unsafe"),
-    aten._foreach_mul_.Tensor: _each_times, aten._foreach_lerp_.Scalar: _each_moved,
+    aten.copy_.default: _copy_,
+}  # fmt: skip
+# What a kernel takes besides float32.
+_OTHER_DTYPES = dict.fromkeys(_COMPARISONS, {torch.float32, torch.bool}) | {
+    aten.where.self: {torch.float32, torch.bool},
+    aten.masked_fill_.Scalar: {torch.float32, torch.bool},
+    aten.logical_and_.default: {torch.bool},
+    aten.argmax.default: {torch.float32, torch.int64},
+    aten._to_copy.default: {torch.float32, torch.bool},
+}
+# Sums of products: what rounding leaves of them depends on their terms.
+_SUMS = {
+    aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.dot.default,
+    aten.sum.dim_IntList, aten.sum.default, aten.mean.default, aten.mean.dim,
+}  # fmt: skip
+# Functions of one number, whose smallest values count too.
+_RELATIVE = {
+    aten.exp.default, aten.log.default, aten.tanh.default, aten.sigmoid.default,
+    aten.softplus.default, aten.expm1.default, aten.sqrt.default, aten.reciprocal.default,
 }  # fmt: skip

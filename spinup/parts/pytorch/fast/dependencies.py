@@ -1,0 +1,407 @@
+"""What an update can see besides its batch: the condition under which a capture may stand for it.
+
+A capture replays the operations that an update did once. That is right as long as the update would
+do the same operations again, and that depends on everything that it can look at: its settings, the
+fields of its learner, the attributes, hooks and storages of its networks, the global variables and
+closures of every function that it may call. `Dependencies` walks through all of these once. What it
+cannot look into (a file, a generator, a NumPy array, a foreign library) makes a capture impossible;
+the rest is compared before every replay, in a few microseconds.
+
+The same list tells, after an update has run once, whether it changed something in Python, such as a
+counter or a list, and undoes that.
+"""
+
+import builtins
+import copy
+import dis
+import functools
+import sys
+import sysconfig
+import types
+from collections import OrderedDict, defaultdict, deque
+from enum import Enum
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from spinup.parts.pytorch.fast import private
+
+
+class NotCapturable(Exception):
+    """Why an update must run eagerly; the text goes on after 'because'."""
+
+
+PLAIN = (
+    int, float, complex, bool, str, bytes, type(None), type(...), range, slice, np.generic,
+    torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout, Enum,
+    torch.no_grad, torch.enable_grad,
+)  # fmt: skip
+# Their functions change nothing that a replay would not change, and depend on their arguments only.
+TRUSTED = {
+    "torch", "math", "operator", "_operator", "functools", "itertools", "typing", "contextlib",
+    "collections", "dataclasses", "copy", "numbers", "numpy", "abc", "enum", "types",
+}  # fmt: skip
+TRUSTED_OF_OURS = ("spinup.parts", "spinup.utils.mpi", "spinup.utils.errors")
+# Built-in functions that do something else than compute.
+EFFECTS = {
+    "print", "open", "input", "exec", "eval", "compile", "__import__", "setattr", "delattr",
+    "globals", "locals", "vars", "breakpoint", "exit", "quit", "next", "iter", "id", "hash",
+}  # fmt: skip
+NOT_CALLED = {
+    "__init__", "__new__", "__repr__", "__eq__", "__hash__", "__post_init__", "__replace__",
+    "__init_subclass__", "__class_getitem__", "__reduce__", "__getstate__", "__setstate__",
+}  # fmt: skip
+# Layers of which only the weights, the hooks and the class matter.
+SIMPLE = {nn.Linear, nn.ReLU, nn.Tanh, nn.Identity}
+MOST_THINGS = 50_000  # that are walked through; more is not what an update looks at
+_INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+_OF_EVERY_MODULE = vars(nn.Module()).keys()
+_requires_grad, _code = attrgetter("requires_grad"), attrgetter("__code__")
+_gradient_hooks = attrgetter("_backward_hooks")
+
+
+class Dependencies:
+    """Everything that an update can see, as it was when this was made."""
+
+    def __init__(self, update, learner, settings):
+        self.containers, self.copies = [], []  # dicts, lists and the like; what they held
+        self.sizes, self.lengths = [], []  # dicts of which only the size can change
+        self.hooks = []  # dicts that must stay empty
+        self.names = []  # (dict of a module or a class, name, value)
+        self.classes = {}  # by the id of such a dict of a class
+        self.cells = []  # (cell of a closure, value)
+        self.functions, self.codes = [], []
+        self.parameters, self.tensors = [], []  # of networks; all others
+        self._seen, self._alive = set(), []
+        self._walk(update, "the update")
+        self._walk(learner, "learner")
+        for name, value in settings.items():
+            self._walk(value, name)
+        self.networks = [x for x in self._alive if isinstance(x, nn.Module)]
+        self.fingerprint = self._fingerprint()
+        self.codes = list(map(_code, self.functions))
+        del self._seen, self._alive
+        self.networks = [vars(network) for network in self.networks]  # lets go of the learner
+
+    # --- What is checked before every replay ---
+
+    def intact(self) -> bool:
+        """Whether all is as it was."""
+        try:
+            return (
+                not any(self.hooks)
+                and self.containers == self.copies
+                and list(map(len, self.sizes)) == self.lengths
+                and all(holder[name] is value for holder, name, value in self.names)
+                and all(cell.cell_contents is value for cell, value in self.cells)
+                and list(map(_code, self.functions)) == self.codes
+                and self._fingerprint() == self.fingerprint
+            )
+        except Exception:  # such as a name that is gone, or tensors that cannot be compared
+            return False
+
+    def _fingerprint(self):
+        """Where the tensors lie, and how; whether they learn; whether somebody hooked into them."""
+        shapes = list(map(torch.Tensor.stride, self.parameters))
+        places = list(map(torch.Tensor.data_ptr, self.parameters))
+        places += map(torch.Tensor.data_ptr, self.tensors)
+        learned = list(map(_requires_grad, self.parameters))
+        return places, shapes, learned, any(map(_gradient_hooks, self.parameters))
+
+    # --- What is asked after an update has run once ---
+
+    def changed(self) -> str | None:
+        """What an update has changed in Python, in words; None where it has changed nothing."""
+        for now, before in zip(self.containers, self.copies):
+            if now is not None and not _same(now, before):
+                return _difference(now, before)
+        for size, before in zip(map(len, self.sizes), self.lengths):
+            if size != before:
+                return "an attribute of a layer"
+        for holder, name, value in self.names:
+            if holder.get(name) is not value:
+                return f"the global name {name!r}"
+        if any(cell.cell_contents is not value for cell, value in self.cells):
+            return "a variable of the function around it"
+        if any(self.hooks):
+            return "the hooks of a module"
+        places, shapes, learned, hooks = self._fingerprint()
+        if (places, shapes) != self.fingerprint[:2]:
+            return "where a parameter lies in memory"
+        if learned != self.fingerprint[2] or hooks != self.fingerprint[3]:
+            return "the requires_grad or the hooks of a parameter"
+        return None
+
+    def restore(self):
+        """Undo what an update has changed in Python."""
+        for now, before in zip(self.containers, self.copies):
+            if _same(now, before):
+                continue
+            if isinstance(now, (dict, set)):
+                now.clear()
+                now.update(before)
+            else:
+                now.clear()
+                now.extend(before)
+        for holder, name, value in self.names:
+            if holder.get(name) is value:
+                continue
+            if isinstance(holder, dict):
+                holder[name] = value
+            else:
+                setattr(self.classes[id(holder)], name, value)
+        for cell, value in self.cells:
+            if cell.cell_contents is not value:
+                cell.cell_contents = value
+        for p, learned in zip(self.parameters, self.fingerprint[2]):
+            if p.requires_grad != learned:
+                p.requires_grad_(learned)
+
+    # --- The walk ---
+
+    def _walk(self, thing, path):
+        if isinstance(thing, PLAIN) or id(thing) in self._seen:
+            return
+        self._seen.add(id(thing))
+        self._alive.append(thing)  # while ids are compared, nothing may be freed
+        if len(self._alive) > MOST_THINGS:
+            raise NotCapturable("too much can be reached from it")
+        for kinds, look in self._LOOKS:
+            if isinstance(thing, kinds):
+                look(self, thing, path)
+                return
+        self._look_at_object(thing, path)
+
+    def _look_at_tensor(self, tensor, path):
+        if type(tensor) not in (torch.Tensor, nn.Parameter, nn.parameter.Buffer):
+            raise NotCapturable(f"{path} is a {type(tensor).__name__}")
+        if not tensor.is_cpu or tensor.layout != torch.strided:
+            raise NotCapturable(f"{path} is on {tensor.device}, {tensor.layout}")
+        if tensor.grad_fn is not None:
+            raise NotCapturable(f"{path} is part of a graph that autograd built before")
+        if private.tensor_hooks(tensor):
+            raise NotCapturable(f"{path} has a hook")
+        (self.parameters if isinstance(tensor, nn.Parameter) else self.tensors).append(tensor)
+
+    def _look_at_network(self, module, path):
+        if private.has_hooks(module):
+            raise NotCapturable(f"{path} has hooks")
+        own = vars(module)
+        if "forward" in own:
+            self._walk(own["forward"], f"{path}.forward")
+        self.hooks += [own[name] for name in private.HOOKS]
+        if type(module) in SIMPLE:
+            self._size(own)
+        else:
+            self._container(own)
+            self._walk(type(module), type(module).__name__)
+            for name in own.keys() - _OF_EVERY_MODULE:
+                self._walk(own[name], f"{path}.{name}")
+        for group in ("_parameters", "_buffers", "_modules"):
+            if own[group]:
+                self._look_at_container(own[group], path)
+            else:
+                self._size(own[group])
+
+    def _look_at_container(self, container, path):
+        self._container(container)
+        items = container.items() if isinstance(container, dict) else enumerate(container)
+        for key, value in items:
+            self._walk(value, f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]")
+
+    def _look_at_tuple(self, values, path):
+        if hasattr(values, "_fields"):
+            self._walk(type(values), type(values).__name__)
+        for key, value in zip(getattr(values, "_fields", range(len(values))), values):
+            self._walk(value, f"{path}.{key}")
+
+    def _look_at_partial(self, thing, path):
+        for part in (thing.func, thing.args, thing.keywords):
+            self._walk(part, path)
+
+    def _look_at_method(self, method, path):
+        self._walk(method.__self__, path)
+        self._walk(method.__func__, path)
+
+    def _look_at_builtin(self, function, path):
+        owner = getattr(function, "__self__", None)
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            self._walk(owner, path)  # a method of a list, a dict …
+            return
+        module = getattr(function, "__module__", None) or type(function).__module__
+        if function.__name__ in EFFECTS and module == "builtins":
+            raise NotCapturable(f"it calls {function.__name__}")
+        if not _is_trusted(module) and module != "builtins":
+            raise NotCapturable(f"it calls {module}.{function.__name__}")
+
+    def _look_at_function(self, function, path):
+        for cell in function.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:  # a variable that has no value yet
+                raise NotCapturable(f"a variable around {function.__name__} has no value yet")
+            self.cells.append((cell, value))
+            self._walk(value, function.__name__)
+        module = function.__module__ or ""
+        if _is_trusted(module):
+            return
+        if _is_installed(function):
+            raise NotCapturable(f"it calls {module}.{function.__name__}")
+        self.functions.append(function)
+        for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self._walk(value, function.__name__)
+        if function.__kwdefaults__:
+            self._container(function.__kwdefaults__)
+        self._look_at_code(function.__code__, function.__globals__)
+
+    def _look_at_code(self, code, namespace):
+        loaded, attributes = set(), set()
+        for step in dis.get_instructions(code):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                loaded.add(step.argval)
+            elif step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                raise NotCapturable(f"{code.co_name} changes the global name {step.argval!r}")
+            elif step.opname == "IMPORT_NAME" and not _is_trusted(step.argval):
+                raise NotCapturable(f"{code.co_name} imports {step.argval}")
+            elif step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")):
+                attributes.add(step.argval)
+            elif isinstance(step.argval, types.CodeType):
+                self._look_at_code(step.argval, namespace)  # a comprehension, a lambda
+        for name in loaded:
+            if name in namespace:
+                self._name(namespace, name, attributes)
+            elif name in EFFECTS:
+                raise NotCapturable(f"{code.co_name} calls {name}")
+            elif not hasattr(builtins, name):
+                raise NotCapturable(f"the name {name!r} in {code.co_name} is not defined yet")
+
+    def _name(self, holder, name, attributes):
+        value = holder[name]
+        self.names.append((holder, name, value))
+        if not isinstance(value, types.ModuleType):
+            self._walk(value, name)
+        elif not _is_trusted(value.__name__) and id(value) not in self._seen:
+            self._look_at_module(value, attributes)
+
+    def _look_at_module(self, module, attributes):
+        if not module.__name__.startswith("spinup.") and _is_installed(module):
+            raise NotCapturable(f"it uses {module.__name__}")
+        for name in attributes & vars(module).keys():
+            if not name.startswith("__"):
+                self._name(vars(module), name, attributes)
+
+    def _look_at_class(self, kind, path):
+        if _is_trusted(kind.__module__) or kind.__module__ == "builtins":
+            return
+        if _is_installed(kind):
+            raise NotCapturable(f"{path} is of {kind.__module__}")
+        own = vars(kind)
+        self.classes[id(own)] = kind
+        for name, value in own.items():
+            kept_by_python = name.startswith("__") and not callable(value)
+            if name in NOT_CALLED or kept_by_python or name.startswith(("__annot", "_abc_")):
+                continue
+            if type(value).__name__ == "_tuplegetter":  # a field of a named tuple
+                continue
+            self.names.append((own, name, value))
+            self._walk(value, f"{kind.__name__}.{name}")
+        for base in kind.__bases__:
+            self._walk(base, path)
+
+    def _look_at_descriptor(self, thing, path):
+        for name in ("__func__", "fget", "fset", "func"):
+            if hasattr(thing, name):
+                self._walk(getattr(thing, name), path)
+
+    def _look_at_module_itself(self, module, path):
+        if not _is_trusted(module.__name__):
+            raise NotCapturable(f"{path} is the module {module.__name__}")
+
+    def _look_at_object(self, thing, path):
+        kind = type(thing)
+        if hasattr(thing, "param_groups") and kind.__module__.partition(".")[0] == "torch":
+            raise NotCapturable(
+                f"{path} is a torch.optim.{kind.__name__}, which keeps its state in Python; "
+                "spinup.parts.pytorch.learning.Adam can be captured"
+            )
+        plain = hasattr(thing, "__dict__") and not hasattr(kind, "__slots__")
+        if not plain or (_is_installed(kind) and not _is_trusted(kind.__module__)):
+            raise NotCapturable(f"{path} is a {kind.__module__}.{kind.__qualname__}")
+        if kind.__module__.partition(".")[0] in ("torch", "numpy"):
+            raise NotCapturable(f"{path} is a {kind.__module__}.{kind.__qualname__}")
+        self._walk(kind, kind.__name__)
+        live = getattr(kind, "READ_AT_EVERY_STEP", ())
+        self._container(vars(thing))
+        for name, value in vars(thing).items():
+            if name not in live:
+                self._walk(value, f"{path}.{name}")
+        for name in live:
+            self._look_at_groups(getattr(thing, name), path)
+
+    def _look_at_groups(self, groups, path):
+        """The parameter groups of an optimizer whose learning rate is read at every step."""
+        self._container(groups)
+        for group in groups:
+            for name, value in group.items():
+                if name != "lr":
+                    self.names.append((group, name, value))
+                    self._walk(value, f"{path}.{name}")
+            self._size(group)
+
+    _LOOKS = (
+        (torch.Tensor, _look_at_tensor),
+        (nn.Module, _look_at_network),
+        ((dict, list, set, deque, OrderedDict, defaultdict), _look_at_container),
+        ((tuple, frozenset), _look_at_tuple),
+        (types.FunctionType, _look_at_function),
+        (types.MethodType, _look_at_method),
+        (functools.partial, _look_at_partial),
+        (type, _look_at_class),
+        (types.ModuleType, _look_at_module_itself),
+        ((staticmethod, classmethod, property, functools.cached_property), _look_at_descriptor),
+        ((types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+          types.MethodWrapperType, types.GetSetDescriptorType, types.MemberDescriptorType,
+          np.ufunc), _look_at_builtin),
+    )  # fmt: skip
+
+    def _container(self, container):
+        self.containers.append(container)
+        self.copies.append(copy.copy(container))
+
+    def _size(self, container):
+        self.sizes.append(container)
+        self.lengths.append(len(container))
+
+
+def _is_trusted(module: str) -> bool:
+    return module.partition(".")[0] in TRUSTED or module.startswith(TRUSTED_OF_OURS)
+
+
+def _is_installed(thing) -> bool:
+    """Whether a function, class or module is of Python's library or of an installed package."""
+    name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
+    if (name or "").partition(".")[0] == "spinup":
+        return False
+    top = sys.modules.get((name or "").partition(".")[0])
+    file = getattr(top, "__file__", None)
+    if file is None:  # made in a notebook or typed, or built into Python
+        return top is not None and name != "__main__"
+    return any(folder in Path(file).parents for folder in _INSTALLED)
+
+
+def _same(now, before) -> bool:
+    try:
+        return bool(now == before)
+    except Exception:  # tensors that are not the same ones
+        return False
+
+
+def _difference(now, before) -> str:
+    if isinstance(now, dict):
+        for key in {**now, **before}:
+            if key not in now or key not in before or now[key] is not before[key]:
+                return f"{key!r}" if isinstance(key, str) else f"the entry {key!r} of a dict"
+    return f"a {type(now).__name__} that it shares with the rest of the program"

@@ -1,0 +1,102 @@
+"""PyTorch's private names, all of them, looked up once.
+
+PyTorch may rename them in any release. If one is missing, `MISSING` says which, and the library
+runs plain code only (see `enabled` in switch.py).
+"""
+
+import torch
+
+MISSING: list[str] = []
+
+
+def _find(path: str):
+    """What `path` names inside torch; None, and noted, where this PyTorch lacks it."""
+    found = torch
+    for name in path.split("."):
+        found = getattr(found, name, None)
+        if found is None:
+            MISSING.append(f"torch.{path}")
+            return None
+    return found
+
+
+def _import(module: str, name: str):
+    try:
+        return getattr(__import__(module, fromlist=[name]), name)
+    except (ImportError, AttributeError):
+        MISSING.append(f"{module}.{name}")
+        return object  # something that a class can be derived from
+
+
+TorchDispatchMode = _import("torch.utils._python_dispatch", "TorchDispatchMode")
+tree_flatten = _import("torch.utils._pytree", "tree_flatten")
+tree_unflatten = _import("torch.utils._pytree", "tree_unflatten")
+tree_map_only = _import("torch.utils._pytree", "tree_map_only")
+fused_adam_ = _find("_fused_adam_")
+foreach_lerp_ = _find("_foreach_lerp_")
+DisableTorchFunction = _find("_C.DisableTorchFunction")
+_dispatch_modes = _find("_C._len_torch_dispatch_stack")
+_function_modes = _find("_C._len_torch_function_stack")
+_storage_use_count = _find("_C._storage_Use_Count")
+_functorch_level = _find("_C._functorch.maybe_current_level")
+_global_hooks = [
+    _import("torch.nn.modules.module", name)
+    for name in (
+        "_global_forward_hooks",
+        "_global_forward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_backward_pre_hooks",
+    )
+]
+# Where a module keeps its hooks.
+HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+def watched() -> bool:
+    """Whether something of PyTorch's looks at each operation, so that all must be carried out."""
+    return bool(
+        _dispatch_modes()
+        or _function_modes()
+        or hooked_everywhere()
+        or torch.is_anomaly_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_inference_mode_enabled()
+        or in_transform()
+    )
+
+
+def hooked_everywhere() -> bool:
+    """Whether somebody has hooked into all modules at once."""
+    return any(_global_hooks)
+
+
+def in_transform() -> bool:
+    """Whether a transform of torch.func is at work."""
+    return _functorch_level() is not None
+
+
+def has_hooks(module) -> bool:
+    """Whether somebody has hooked into a module."""
+    own = module.__dict__
+    return any(own[name] for name in HOOKS)
+
+
+def tensor_hooks(tensor) -> bool:
+    return bool(tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
+def storage_id(tensor) -> int:
+    """What is the same for all views of one memory, and for nothing else that is alive."""
+    with DisableTorchFunction():
+        return tensor.untyped_storage()._cdata
+
+
+def is_only_user(tensor) -> bool:
+    """Whether no other tensor and no array looks at the memory of `tensor`."""
+    storage = tensor.untyped_storage()
+    return _storage_use_count(storage._cdata) <= 2  # the tensor's own, and the one asked here

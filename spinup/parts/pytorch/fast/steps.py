@@ -1,0 +1,143 @@
+"""Operations on all parameters of a network at once: a step of Adam, clipping, a target's move.
+
+Eager execution and replays use the very same functions, so that processes that train together have
+the same weights to the last bit, even where one of them captures an update and another does not.
+"""
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from spinup.parts.pytorch.fast import private, switch
+from spinup.parts.pytorch.fast.concurrency import note_writes, turn
+from spinup.parts.pytorch.fast.tracing import is_capturing, opaque
+from spinup.utils.mpi_tools import mpi_sum, num_procs
+
+MAX_NUMPY_NUMEL = 32_768  # numbers in an array; beyond, PyTorch uses several threads
+
+
+def _in_numpy(tensors) -> bool:
+    """Whether NumPy is quicker: it is called in a tenth of the time, but has one thread."""
+    return all(
+        t.dtype == torch.float32 and t.is_cpu and t.is_contiguous() and t.numel() <= MAX_NUMPY_NUMEL
+        for t in tensors
+    )
+
+
+class _Prepared:
+    """A function that is looked up once and called often."""
+
+    def __call__(self, *args):
+        self.prepared(*args)()
+
+
+class _AdamStep(_Prepared):
+    @staticmethod
+    def prepared(group, params, grads, exp_avgs, exp_avg_sqs, counts):
+        params, counts = [p.detach() for p in params], list(counts)
+        count_up = partial(torch._foreach_add_, counts, 1)
+        if len(counts) == 0:
+            return lambda: None
+        lists = params, grads, exp_avgs, exp_avg_sqs, [], counts
+
+        def step():
+            count_up()
+            private.fused_adam_(
+                *lists,
+                lr=group["lr"],  # read now: a schedule may have changed it
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                eps=group["eps"],
+                weight_decay=0.0,
+                amsgrad=False,
+                maximize=False,
+            )
+
+        return step
+
+
+def adam_step(group, params, grads, exp_avgs, exp_avg_sqs, counts):
+    """Step of Adam for these parameters; None where the plain one must do it."""
+    tensors = (*params, *grads, *exp_avgs, *exp_avg_sqs)
+    fits = all(t.is_cpu and t.is_contiguous() and t.dtype == torch.float32 for t in tensors)
+    if not switch.enabled() or not fits or not isinstance(group["lr"], float):
+        return None
+    note_writes((*params, *exp_avgs, *exp_avg_sqs))
+    with turn():
+        opaque(_adam_step, group, params, grads, exp_avgs, exp_avg_sqs, counts, writes=(1, 3, 4, 5))
+    return True
+
+
+class _Clip(_Prepared):
+    @staticmethod
+    def prepared(grads, max_norm):
+        arrays = [grad.detach().numpy().reshape(-1) for grad in grads]
+
+        def clip():
+            norm = sum(float(np.dot(array, array)) for array in arrays) ** 0.5
+            factor = max_norm / (norm + 1e-6)
+            if not factor >= 1:  # also where it is not a number
+                factor = np.float32(factor)
+                for array in arrays:
+                    np.multiply(array, factor, out=array)
+
+        return clip
+
+
+def clip_gradients(params, max_norm):
+    """Clip the norm of all gradients together; None where the plain function must do it."""
+    grads = [p.grad for p in params if p.grad is not None]
+    if not switch.enabled() or not _in_numpy(grads):
+        return None
+    opaque(_clip, grads, max_norm, writes=(0,))
+    return True
+
+
+class _MoveTowards(_Prepared):
+    @staticmethod
+    def prepared(targets, sources, weight):
+        if not _in_numpy((*targets, *sources)):
+            return partial(private.foreach_lerp_, targets, sources, weight)
+        steps = []
+        for t, s in zip(targets, sources):
+            target, source = t.detach().numpy(), s.detach().numpy()
+            part = np.empty_like(target)
+            near, from_end = np.float32(weight), np.float32(1 - weight)
+            # As PyTorch's lerp: from the nearer end, so that a weight of 1 is an exact copy.
+            if weight < 0.5:
+                steps.append(partial(np.subtract, source, target, out=part))
+                steps.append(partial(np.multiply, part, near, out=part))
+                steps.append(partial(np.add, target, part, out=target))
+            else:
+                steps.append(partial(np.subtract, source, target, out=part))
+                steps.append(partial(np.multiply, part, from_end, out=part))
+                steps.append(partial(np.subtract, source, part, out=target))
+
+        def move():
+            for step in steps:
+                step()
+
+        return move
+
+
+def move_towards(targets, sources, weight):
+    """target += weight (source - target) for each pair; None where plain code must do it."""
+    pairs = [t.is_cpu and t.dtype == torch.float32 for t in (*targets, *sources)]
+    if not switch.enabled() or not all(pairs):
+        return None
+    opaque(_move_towards, targets, sources, weight, writes=(0,))
+    return True
+
+
+def _average(x):
+    if not is_capturing():  # the other processes may not be capturing now
+        x.copy_(torch.from_numpy(mpi_sum(x.cpu().numpy())) / num_procs())
+
+
+def average(x):
+    """Replace `x` by its mean over all processes."""
+    opaque(_average, x, writes=(0,))
+
+
+_adam_step, _clip, _move_towards = _AdamStep(), _Clip(), _MoveTowards()

@@ -1,0 +1,40 @@
+"""What the code of fast versions asks about the thread it runs in: is an update being captured?"""
+
+import threading
+from contextlib import contextmanager
+
+_current = threading.local()
+
+
+def is_capturing() -> bool:
+    """Whether an update is being traced or verified in this thread."""
+    return getattr(_current, "busy", False)
+
+
+@contextmanager
+def capturing(trace=None):
+    """Within this, updates inside an update run as they are written, and processes are not asked.
+
+    trace: writes down what is done
+    """
+    before = getattr(_current, "busy", False), getattr(_current, "trace", None)
+    _current.busy, _current.trace = True, trace
+    try:
+        yield
+    finally:
+        _current.busy, _current.trace = before
+
+
+def opaque(function, *args, writes):
+    """Carry out `function(*args)`, which a capture keeps as one operation.
+
+    function: does its work at every replay anew, so it may look at Python values; if it has a
+        method `prepared`, that gives a function without arguments which does the same
+    args: tensors, lists of tensors, and anything else
+    writes: the places of those among them that it changes
+    """
+    trace = getattr(_current, "trace", None)
+    if trace is None:
+        function(*args)
+    else:
+        trace.opaque(function, args, writes)
