@@ -16,8 +16,7 @@ from spinup.algos.pytorch.sac import core, sac
 from spinup.parts.buffers import Transitions
 from spinup.parts.envs import EnvMaker
 from spinup.parts.pytorch.networks import (
-    DiscreteEnsemble,
-    Member,
+    Ensemble,
     MLPDiscreteQFunction,
     SquashedGaussianMLPActor,
 )
@@ -167,24 +166,21 @@ def test_of_continuous_actions_one_stands_for_the_mean():
 def test_critics_together_equal_critics_apart():
     torch.manual_seed(0)
     apart = [MLPDiscreteQFunction((3,), 4, (8, 8), nn.ReLU) for _ in range(2)]
-    together = DiscreteEnsemble(apart)
+    together = Ensemble(apart)
     obs, act = torch.randn(6, 3), torch.randint(4, (6,))
     torch.testing.assert_close(together(obs), torch.stack([q(obs) for q in apart]))
     torch.testing.assert_close(together(obs, act), torch.stack([q(obs, act) for q in apart]))
-    for i, q in enumerate(apart):
-        member = Member(together, i)
-        torch.testing.assert_close(member(obs), q(obs))
-        torch.testing.assert_close(member(obs, act), q(obs, act))
-        torch.testing.assert_close(member(obs, act), q(obs)[torch.arange(6), act])
-        torch.testing.assert_close(member(obs[0], act[0]), q(obs, act)[0])
-        assert member(obs[0]).shape == (4,)
+    for q in apart:
+        torch.testing.assert_close(q(obs, act), q(obs)[torch.arange(6), act])
+        torch.testing.assert_close(q(obs[0], act[0]), q(obs, act)[0])
+        assert q(obs[0]).shape == (4,)
 
 
 def test_an_action_space_of_one_action_is_no_special_case():
     ac = core.MLPActorCritic(OBS, Discrete(1), **SMALL)
     obs = torch.randn(5, 3)
     v, logp = core.soft_value(ac, ac, obs, alpha=0.2)
-    torch.testing.assert_close(v, ac.q(obs).amin(0)[:, 0])
+    torch.testing.assert_close(v, core.q_values(ac, obs).amin(0)[:, 0])
     assert logp.tolist() == [0] * 5
 
 

@@ -6,26 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from spinup.parts.pytorch.layers import (
-    MLP,
-    FastTanh,
-    few_rows,
-    gradients,
-    mlp,
-    observation_mlp,
-    second_derivatives,
-)
-from spinup.parts.pytorch.learning import Adam, gradient_step, shorten
+from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.layers import MLP, apply_to_arrays, mlp, observation_mlp
+from spinup.parts.pytorch.learning import Adam, gradient_step
 from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
-    Ensemble,
-    Member,
     MLPCategoricalActor,
     MLPGaussianActor,
     MLPQFunction,
     SquashedGaussianMLPActor,
     squashed_log_prob,
+    stack_values,
 )
 
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU]
@@ -38,26 +30,25 @@ def seed():
 
 def plain(net):
     """The same weights in PyTorch's own layers."""
-    same = deepcopy(list(net))
-    return nn.Sequential(*[nn.Tanh() if isinstance(x, FastTanh) else x for x in same])
+    return nn.Sequential(*deepcopy(list(net)))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("output", [nn.Identity, nn.Tanh])
 def test_layers_and_their_gradients(activation, output):
-    fast = mlp([5, 16, 8, 3], activation, output)
-    slow = plain(fast)
+    quick = mlp([5, 16, 8, 3], activation, output)
+    slow = plain(quick)
     x, y = (torch.randn(7, 5, dtype=torch.float32) * 3 for _ in range(2))
     y.copy_(x)
     results = []
-    for net, inputs in ((fast, x.requires_grad_()), (slow, y.requires_grad_())):
+    for net, inputs in ((quick, x.requires_grad_()), (slow, y.requires_grad_())):
         out = net(inputs)
         (out**3).sum().backward()
         results.append([out, inputs.grad, *(p.grad for p in net.parameters())])
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
-        torch.testing.assert_close(fast(x), slow(x), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(quick(x), slow(x), rtol=1e-5, atol=1e-6)
 
 
 def test_only_what_is_asked_for_gets_a_gradient():
@@ -69,27 +60,34 @@ def test_only_what_is_asked_for_gets_a_gradient():
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_critics_together_and_their_gradients(activation):
-    critics = [MLPQFunction(3, 2, (16, 8), activation) for _ in range(2)]
-    ensemble = Ensemble(critics)
-    results = []
-    for together in (True, False):
-        obs, act = torch.linspace(-2, 2, 21).view(7, 3), torch.linspace(-1, 1, 14).view(7, 2)
-        act.requires_grad_()
-        q = ensemble(obs, act) if together else torch.stack([c(obs, act) for c in critics])
-        owners = [ensemble] if together else critics
-        params = [p for owner in owners for p in owner.parameters()]
-        grads = torch.autograd.grad(q.square().mean() + q.amin(0).sum(), [act, *params])
-        results.append((q, *grads))
-    (q, of_act, *stacked), (expected_q, expected_of_act, *apart) = results
-    torch.testing.assert_close(q, expected_q, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(of_act, expected_of_act, rtol=1e-4, atol=1e-6)
-    weights, biases = stacked[:3], stacked[3:]
-    for i in range(2):
-        for layer, (weight, bias) in enumerate(zip(weights, biases)):
-            expected_weight, expected_bias = apart[6 * i + 2 * layer : 6 * i + 2 * layer + 2]
-            torch.testing.assert_close(weight[i].T, expected_weight, rtol=1e-4, atol=1e-6)
-            torch.testing.assert_close(bias[i, 0], expected_bias, rtol=1e-4, atol=1e-6)
+@pytest.mark.parametrize("arranged", [False, True])
+def test_critics_together_and_their_gradients(activation, arranged):
+    twins = nn.ModuleList([MLPQFunction(3, 2, (16, 8), activation) for _ in range(2)])
+    apart = deepcopy(twins)
+    if arranged:  # as the first captured update does
+        fast.fused.arrange_critics(twins)
+    params = [list(critics.parameters()) for critics in (twins, apart)]
+    for p, q in zip(*params):
+        assert torch.equal(p, q)
+    obs, act = torch.linspace(-2, 2, 21).view(7, 3), torch.linspace(-1, 1, 14).view(7, 2)
+    act.requires_grad_()
+    found = stack_values(twins, obs, act)
+    with fast.plain():
+        expected = torch.stack([critic(obs, act) for critic in apart])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    losses = [q.square().mean() + q.amin(0).sum() for q in (found, expected)]
+    grads = [torch.autograd.grad(loss, [act, *p]) for loss, p in zip(losses, params)]
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_memory_that_somebody_looks_at_stays_where_it_is():
+    twins = nn.ModuleList([MLPQFunction(3, 2, (8,), nn.ReLU) for _ in range(2)])
+    view = twins[0].q[0].weight.detach().numpy()
+    fast.fused.arrange_critics(twins)
+    with torch.no_grad():
+        twins[0].q[0].weight.fill_(3.0)
+    assert (view == 3).all()
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -132,35 +130,10 @@ def test_gradients_that_nobody_wants_are_not_computed():
         return count, found
 
     all_of_them, expected = products(lambda loss: torch.autograd.grad(loss, wanted))
-    needed, found = products(lambda loss: gradients(loss, wanted))
+    needed, found = products(lambda loss: fast.gradients(loss, wanted))
     assert all_of_them - needed == 3  # one for the weights of each layer of the critic
     for a, b in zip(found, expected, strict=True):
         assert torch.equal(a, b)
-
-
-def test_fast_tanh_can_be_differentiated_twice():
-    x = torch.linspace(-8, 8, 101, dtype=torch.float64).requires_grad_()
-    torch.testing.assert_close(FastTanh()(x), torch.tanh(x))
-    assert torch.autograd.gradgradcheck(FastTanh(), torch.randn(5).double().requires_grad_())
-
-
-def test_second_derivatives_are_right_or_refused():
-    net = mlp([2, 4, 1], nn.Tanh)
-    x = torch.randn(6, 2)
-    params = list(net.parameters())
-
-    def hessian_product(network, params):
-        grads = torch.autograd.grad(network(x).square().mean(), params, create_graph=True)
-        return torch.autograd.grad(sum((g * g).sum() for g in grads), params)
-
-    with pytest.raises(RuntimeError, match="once_differentiable|not have been used in the graph"):
-        hessian_product(net, params)
-    slow = plain(net)
-    expected = hessian_product(slow, list(slow.parameters()))
-    with second_derivatives():
-        found = hessian_product(net, params)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -169,7 +142,7 @@ def test_a_few_rows_in_numpy(activation, shape):
     net = observation_mlp(shape, [16, 4], activation)
     for rows in (1, 3, 100):
         obs = torch.randn(rows, *shape)
-        torch.testing.assert_close(torch.tensor(few_rows(net, obs)), net(obs).detach())
+        torch.testing.assert_close(torch.tensor(apply_to_arrays(net, obs)), net(obs).detach())
 
 
 def test_a_few_rows_see_every_change_of_the_weights():
@@ -177,7 +150,9 @@ def test_a_few_rows_see_every_change_of_the_weights():
     obs = torch.randn(2, 3)
 
     def agree(network):
-        torch.testing.assert_close(torch.tensor(few_rows(network, obs)), network(obs).detach())
+        torch.testing.assert_close(
+            torch.tensor(apply_to_arrays(network, obs)), network(obs).detach()
+        )
 
     agree(net)
     optimizer = Adam(net.parameters(), lr=0.1)
@@ -197,8 +172,8 @@ def test_a_few_rows_see_every_change_of_the_weights():
 def test_what_was_given_for_a_few_rows_stays_as_it_was():
     net = mlp([3, 8, 2], nn.Tanh)
     one, other = torch.randn(1, 3), torch.randn(1, 3)
-    given = few_rows(net, one)
-    few_rows(net, other)  # which is computed in the same place
+    given = apply_to_arrays(net, one)
+    apply_to_arrays(net, other)  # which is computed in the same place
     torch.testing.assert_close(torch.tensor(given), net(one).detach())
 
 
@@ -220,7 +195,7 @@ def test_acting_does_not_ask_pytorch(monkeypatch):
     wide = mlp([3, 256, 256, 2], nn.ReLU)
     expected = wide(torch.ones(1, 3)).detach()
     monkeypatch.setattr(MLP, "forward", lambda *_: pytest.fail("one row went through PyTorch"))
-    torch.testing.assert_close(torch.tensor(few_rows(wide, torch.ones(1, 3))), expected)
+    torch.testing.assert_close(torch.tensor(apply_to_arrays(wide, torch.ones(1, 3))), expected)
 
 
 def test_drawn_actions_have_the_probabilities_of_the_policy():
@@ -265,33 +240,76 @@ def test_adam_takes_the_steps_of_pytorch():
             ours = again
 
 
-@pytest.mark.parametrize("max_norm", [0.1, 1000.0])
-def test_gradients_are_shortened_as_pytorch_does(max_norm):
-    nets = [nn.Linear(3, 2)]
-    nets.append(deepcopy(nets[0]))
-    for net in nets:
-        net(torch.ones(4, 3)).square().sum().backward()
-    shorten([p.grad for p in nets[0].parameters()], max_norm)
-    nn.utils.clip_grad_norm_(nets[1].parameters(), max_norm)
-    for p, q in zip(nets[0].parameters(), nets[1].parameters()):
-        torch.testing.assert_close(p.grad, q.grad)
-
-
-def test_a_policy_that_asks_one_of_two_critics_pays_for_neithers_weights():
-    critics = Ensemble([MLPQFunction(3, 2, (32, 32), nn.ReLU) for _ in range(2)])
-    policy = mlp([3, 32, 32, 2], nn.ReLU)
-    obs, wanted = torch.ones(4, 3), list(policy.parameters())
-    loss = Member(critics, 0)(obs, policy(obs)).sum()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        gradients(loss, wanted)
-    (bmm,) = [event.count for event in profile.key_averages() if event.key == "aten::bmm"]
-    assert bmm == 2  # back through two layers; the last has one output and needs none
-
-
 @pytest.mark.parametrize("more", [nn.Linear(2, 2), nn.LayerNorm(2)])
 def test_what_a_user_appends_is_not_left_out(more):
     net = mlp([3, 8, 2], nn.ReLU).append(more)
     obs = torch.randn(4, 3)
     expected = nn.Sequential(*net)(obs).detach()
     torch.testing.assert_close(net(obs).detach(), expected)
-    torch.testing.assert_close(torch.tensor(few_rows(net, obs)), expected)
+    torch.testing.assert_close(torch.tensor(apply_to_arrays(net, obs)), expected)
+
+
+NETWORKS = {
+    "an mlp": (lambda: mlp([3, 8, 2], nn.Tanh), lambda net, x: net(x)),
+    "an mlp with a squashed end": (
+        lambda: mlp([3, 8, 2], nn.ReLU, nn.Tanh),
+        lambda net, x: net(x),
+    ),
+    "a squashed Gaussian": (
+        lambda: SquashedGaussianMLPActor(3, 2, (8, 8), nn.Tanh, [1.0, 2.0]),
+        lambda net, x: sum(part.sum() for part in net(x)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("loss", ["linear", "square"])
+def test_second_derivatives_are_right(kind, loss):
+    """The product of the Hessian with a vector, against plain layers in double precision."""
+    make, call = NETWORKS[kind]
+    net, x = make(), torch.randn(6, 3)
+
+    def product(net, x):
+        params = list(net.parameters())
+        torch.manual_seed(5)
+        noise = torch.get_default_dtype()
+        torch.set_default_dtype(x.dtype)
+        out = call(net, x)
+        torch.set_default_dtype(noise)
+        value = out.sum() if loss == "linear" else out.square().mean()
+        grads = torch.autograd.grad(value, params, create_graph=True)
+        slope = sum((g * torch.cos(p.detach() * 7)).sum() for g, p in zip(grads, params))
+        second = torch.autograd.grad(slope, params, allow_unused=True)
+        return torch.cat([torch.zeros_like(p).flatten() if g is None else g.flatten()
+                          for g, p in zip(second, params)]).double()  # fmt: skip
+
+    found = product(net, x)
+    with fast.plain():
+        expected = product(deepcopy(net), x)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    assert expected.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("max_norm", [0.1, 1000.0])
+def test_gradients_are_clipped_as_pytorch_does(max_norm):
+    nets = [nn.Linear(3, 2)]
+    nets.append(deepcopy(nets[0]))
+    for net in nets:
+        net(torch.ones(4, 3)).square().sum().backward()
+    assert fast.clip_gradients(list(nets[0].parameters()), max_norm)
+    nn.utils.clip_grad_norm_(nets[1].parameters(), max_norm)
+    for p, q in zip(nets[0].parameters(), nets[1].parameters()):
+        torch.testing.assert_close(p.grad, q.grad)
+
+
+def test_frozen_weights_leave_the_biases_their_gradients():
+    net = mlp([3, 8, 2], nn.ReLU)
+    for layer in net[0::2]:
+        layer.weight.requires_grad_(False)
+    slow = plain(net)
+    for network in (net, slow):
+        network(torch.ones(4, 3)).square().sum().backward()
+    for p, q in zip(net.parameters(), slow.parameters()):
+        assert (p.grad is None) == (q.grad is None)
+        if q.grad is not None:
+            torch.testing.assert_close(p.grad, q.grad)

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from spinup.parts.buffers import Transitions
 from spinup.parts.envs import EnvMaker, VectorEnv
 from spinup.parts.goals import GoalLayout, HindsightBuffer, goal_layout
-from spinup.parts.pytorch.learning import tensors_on
+from spinup.parts.pytorch.tensors import as_tensors
 from spinup.utils.errors import UserError
 
 # An observation is (what was achieved, a number of the row, what is desired). Row number k of the
@@ -175,7 +175,7 @@ def test_what_is_stored_stays_as_it_is():
 
 
 def test_batches_become_what_a_backend_wants():
-    buffer = play(made(20, convert=tensors_on("cpu")), [*"....C"])
+    buffer = play(made(20, convert=as_tensors("cpu")), [*"....C"])
     batch = buffer.sample_batch(16)
     assert isinstance(batch, Transitions)
     assert all(column.dtype == torch.float32 and len(column) == 16 for column in batch)
@@ -335,7 +335,7 @@ def test_any_off_policy_algorithm_can_learn_from_it(name, tmp_path, monkeypatch)
     layout, update = goal_layout(VectorEnv(maker)), module.update
 
     def made_for(device, **kwargs):
-        return HindsightBuffer(layout, convert=tensors_on(device), **kwargs)
+        return HindsightBuffer(layout, convert=as_tensors(device), **kwargs)
 
     def watched(learner, batch, **settings):
         batches.append(batch)

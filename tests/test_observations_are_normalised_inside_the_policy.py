@@ -17,8 +17,14 @@ from torch import nn
 import spinup
 from spinup import ppo_pytorch
 from spinup.parts.envs import EnvMaker
-from spinup.parts.pytorch.layers import Normalizer, count_vars, few_rows, observation_mlp
-from spinup.parts.pytorch.learning import Adam, gradient_step, learn_scales
+from spinup.parts.pytorch.layers import (
+    RunningNormalizer,
+    apply_to_arrays,
+    count_vars,
+    observation_mlp,
+    update_normalizers,
+)
+from spinup.parts.pytorch.learning import Adam, gradient_step
 from spinup.parts.pytorch.models import build, load_model
 from spinup.parts.pytorch.networks import MLPActorCritic
 from spinup.utils.errors import UserError
@@ -51,14 +57,14 @@ def mixed(rng, rows):
 
 def test_at_first_nothing_changes(seed):
     obs = torch.as_tensor(seed.uniform(-10, 10, (6, 3)).astype(np.float32))
-    assert torch.equal(Normalizer(3)(obs), obs)
+    assert torch.equal(RunningNormalizer(3)(obs), obs)
 
 
 def test_statistics_are_those_of_all_that_was_seen(seed):
-    normalizer, seen = Normalizer((5,)), []
+    normalizer, seen = RunningNormalizer((5,)), []
     for rows in (1, 700, 3, 5000):
         seen.append(mixed(seed, rows))
-        normalizer.see(torch.as_tensor(seen[-1]))
+        normalizer.update(torch.as_tensor(seen[-1]))
         everything = np.concatenate(seen).astype(np.float64)
         assert normalizer.count.item() == len(everything)
         for found, expected in (
@@ -69,8 +75,8 @@ def test_statistics_are_those_of_all_that_was_seen(seed):
 
 
 def test_what_comes_out_has_mean_zero_and_spread_one(seed):
-    normalizer, obs = Normalizer(5), mixed(seed, 5000)
-    normalizer.see(torch.as_tensor(obs))
+    normalizer, obs = RunningNormalizer(5), mixed(seed, 5000)
+    normalizer.update(torch.as_tensor(obs))
     out = normalizer(torch.as_tensor(obs)).numpy().astype(np.float64)
     np.testing.assert_allclose(out.mean(0), 0, atol=1e-3)
     np.testing.assert_allclose(out.std(0), [1, 1, 1, 1, 0], atol=1e-3)
@@ -79,15 +85,15 @@ def test_what_comes_out_has_mean_zero_and_spread_one(seed):
 
 
 def test_a_number_that_never_changed_is_only_shifted(seed):
-    normalizer = Normalizer(5)
-    normalizer.see(torch.as_tensor(mixed(seed, 100)))
+    normalizer = RunningNormalizer(5)
+    normalizer.update(torch.as_tensor(mixed(seed, 100)))
     moved = torch.tensor([0, 0, 0, 0, 0.1 + 2])
     assert normalizer(moved)[4] == pytest.approx(2)
 
 
 def test_far_outliers_are_clipped(seed):
-    normalizer = Normalizer(1)
-    normalizer.see(torch.tensor([[0.0], [2.0]]))  # mean 1, spread 1
+    normalizer = RunningNormalizer(1)
+    normalizer.update(torch.tensor([[0.0], [2.0]]))  # mean 1, spread 1
     out = normalizer(torch.tensor([[-1e9], [0.0], [10.5], [11.5]]))
     assert out.flatten().tolist() == [-10, -1, 9.5, 10]
 
@@ -95,26 +101,28 @@ def test_far_outliers_are_clipped(seed):
 @pytest.mark.parametrize("shape", [(5,), (2, 3)])
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU, nn.ELU])
 def test_acting_in_numpy_gives_what_pytorch_gives(shape, activation, seed):
-    net = observation_mlp(shape, [16, 4], activation, Normalizer(shape))
-    few_rows(net, torch.zeros(1, *shape))  # made ready before anything was seen
+    net = observation_mlp(shape, [16, 4], activation, RunningNormalizer(shape))
+    apply_to_arrays(net, torch.zeros(1, *shape))  # made ready before anything was seen
 
     def agree(network):
         for rows in (1, 3, 100):
             obs = torch.as_tensor(seed.normal(50, 30, (rows, *shape)).astype(np.float32))
             expected = network(obs).detach()
-            torch.testing.assert_close(torch.tensor(few_rows(network, obs)), expected)
+            torch.testing.assert_close(torch.tensor(apply_to_arrays(network, obs)), expected)
 
     for _ in range(3):
-        learn_scales(net, torch.as_tensor(seed.normal(50, 3, (20, *shape))).float())
+        update_normalizers(net, torch.as_tensor(seed.normal(50, 3, (20, *shape))).float())
         agree(net)
     copy = deepcopy(net)
-    learn_scales(net, torch.zeros(500, *shape))
+    update_normalizers(net, torch.zeros(500, *shape))
     agree(copy)
     agree(net)
     assert not torch.equal(copy[0].mean, net[0].mean)
     net.load_state_dict(copy.state_dict())
     agree(net)
-    assert (few_rows(net, torch.ones(1, *shape)) == few_rows(copy, torch.ones(1, *shape))).all()
+    assert (
+        apply_to_arrays(net, torch.ones(1, *shape)) == apply_to_arrays(copy, torch.ones(1, *shape))
+    ).all()
 
 
 # --- In a policy ---
@@ -125,10 +133,10 @@ def test_policy_and_value_share_one_that_no_gradient_moves(actions, seed):
     ac = MLPActorCritic(SIGHT, actions, normalize=True)
     first = [net[0] for net in (ac.v.v_net, getattr(ac.pi, "mu_net", None) or ac.pi.logits_net)]
     assert first[0] is first[1]
-    assert [type(m) for m in ac.modules()].count(Normalizer) == 1
+    assert [type(m) for m in ac.modules()].count(RunningNormalizer) == 1
     assert count_vars(ac) == count_vars(MLPActorCritic(SIGHT, actions))
     obs = torch.as_tensor(seed.normal(7, 3, (50, 4)).astype(np.float32))
-    learn_scales(ac, obs)
+    update_normalizers(ac, obs)
     before = {name: value.clone() for name, value in first[0].state_dict().items()}
     gradient_step(Adam(ac.v.parameters(), 0.1), ac.v(obs).square().mean())
     for name, value in first[0].state_dict().items():
@@ -139,7 +147,7 @@ def test_policy_and_value_share_one_that_no_gradient_moves(actions, seed):
 def test_a_network_without_one_is_left_alone(seed):
     ac = MLPActorCritic(SIGHT, Discrete(2))
     before = deepcopy(ac.state_dict())
-    learn_scales(ac, torch.randn(20, 4))
+    update_normalizers(ac, torch.randn(20, 4))
     assert all(torch.equal(before[name], value) for name, value in ac.state_dict().items())
 
 

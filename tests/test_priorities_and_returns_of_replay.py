@@ -14,7 +14,7 @@ from spinup.algos.pytorch.dqn import dqn
 from spinup.parts.buffers import NStepReplayBuffer, ReplayBuffer
 from spinup.parts.checkpoint import read_tree, write_tree
 from spinup.parts.priorities import LEAST_ERROR, Priorities, SumTree
-from spinup.parts.pytorch.learning import tensors_on
+from spinup.parts.pytorch.tensors import as_tensors
 
 quickly = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 numbers = st.floats(0, 1e6, allow_nan=False, width=32)
@@ -402,7 +402,7 @@ def test_the_loss_weighs_each_row_and_tells_each_error():
 
     ac, target = Table([[1.0, 2.0], [3.0, 5.0]]), Table([[0.0, 0.0], [4.0, 8.0]])
     buffer = NStepReplayBuffer(
-        1, None, 2, act_dtype=np.int64, priority_exponent=1.0, convert=tensors_on("cpu"), gamma=0.5
+        1, None, 2, act_dtype=np.int64, priority_exponent=1.0, convert=as_tensors("cpu"), gamma=0.5
     )
     buffer.store([[0], [0]], [0, 1], [1.0, 1.75], [[1], [1]], [0, 1], [0, 0])
     buffer.update_priorities([0, 1], [1.0, 3.0])

@@ -12,7 +12,7 @@ import spinup
 from spinup.parts.envs import EnvMaker
 from spinup.parts.pytorch.fast import capture as recording
 from spinup.parts.pytorch.fast import threads
-from spinup.parts.pytorch.fast.capture import Recording, recorded
+from spinup.parts.pytorch.fast.capture import Capture, recorded
 from spinup.parts.pytorch.fast.threads import EVERY, EVERY_OF_ONE, FIRST, TRIED, Threads
 from spinup.parts.pytorch.learning import Adam, gradient_step
 from spinup.parts.pytorch.networks import Ensemble, MLPQFunction
@@ -193,9 +193,9 @@ def test_no_choice_where_bits_depend_on_it(two_threads):
     batch = Batch(torch.zeros(4, 23), torch.zeros(4))
     learner = wide_learner()
     before = [p.detach().clone() for p in learner.ac.parameters()]
-    made = Recording(uneven, learner, batch, {})
+    made = Capture(uneven, learner, batch, {})
     assert made.run is recording._carry_out
     assert all(map(torch.equal, before, learner.ac.parameters()))  # trying has left no trace
-    assert Recording(update.as_written, learner, batch, {}).run is not recording._carry_out
+    assert Capture(update.eager, learner, batch, {}).run is not recording._carry_out
     two_threads.setenv("OMP_NUM_THREADS", "2")
-    assert Recording(update.as_written, learner, batch, {}).run is recording._carry_out
+    assert Capture(update.eager, learner, batch, {}).run is recording._carry_out

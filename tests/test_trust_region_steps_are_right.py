@@ -14,7 +14,6 @@ from torch.func import functional_call
 
 from spinup.algos.pytorch.trpo import core, trpo
 from spinup.parts.buffers import Rollout
-from spinup.parts.pytorch.layers import second_derivatives
 from spinup.utils.errors import UserError
 
 OBS = Box(-1, 1, (3,))
@@ -85,8 +84,7 @@ def full_hessian(ac, rollout):
 
 
 def products(ac, rollout, damping_coeff=0.0):
-    with second_derivatives():
-        _, kl = trpo.compute_loss_pi(ac, rollout, old_policy(ac, rollout))
+    _, kl = trpo.compute_loss_pi(ac, rollout, old_policy(ac, rollout))
     return core.hessian_vector_product(kl, list(ac.pi.parameters()), damping_coeff)
 
 
@@ -425,7 +423,7 @@ def test_value_steps_leave_the_policy_and_the_policy_step_the_value(kind, monkey
 
         return call
 
-    for name in ("line_search", "descend"):
+    for name in ("line_search", "minimize"):
         monkeypatch.setattr(trpo, name, watched(getattr(trpo, name)))
     trpo.update(learner, rollout_of(learner), **SETTINGS)
     assert moved == [[True, False], *[[False, True]] * 3]

@@ -5,6 +5,7 @@ networks.py and learning.py runs, and gives the same numbers to rounding. Each f
 gives None where it does not know exactly what it would stand in for, and plain code runs.
 
     recorded            captures an update once and replays it
+    reports             which updates of this process are captured, and why others are not
     run_concurrently    two parts of an update at once
     mlp_forward, heads_forward, stacked_forward, squashed_sample    fused layers
     adam_step, clip_gradients, move_towards                         one call for many parameters
@@ -14,7 +15,7 @@ gives None where it does not know exactly what it would stand in for, and plain 
 
 from spinup.parts.pytorch.fast import capture, concurrency
 from spinup.parts.pytorch.fast.acting import numpy_forward, numpy_view
-from spinup.parts.pytorch.fast.capture import recorded
+from spinup.parts.pytorch.fast.capture import recorded, reports
 from spinup.parts.pytorch.fast.concurrency import run_concurrently
 from spinup.parts.pytorch.fast.fused import (
     gradients,
@@ -29,7 +30,8 @@ from spinup.parts.pytorch.fast.switch import enabled, plain
 __all__ = [
     "adam_step", "average", "clip_gradients", "enabled", "gradients", "heads_forward",
     "load_state_dict", "mlp_forward", "move_towards", "numpy_forward", "numpy_view", "plain",
-    "recorded", "reset", "run_concurrently", "squashed_sample", "stacked_forward", "state_dict",
+    "recorded", "reports", "reset", "run_concurrently", "squashed_sample", "stacked_forward",
+    "state_dict",
 ]  # fmt: skip
 
 

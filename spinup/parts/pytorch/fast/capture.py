@@ -43,6 +43,11 @@ CONSTANT_OPS = {
     aten.zeros.default, aten.ones.default, aten.full_like.default, aten.new_ones.default,
     aten.scalar_tensor.default, aten.arange.default, aten.arange.start, aten.arange.start_step,
 }  # fmt: skip
+# These only ask for memory.
+EMPTY_OPS = {
+    aten.empty_like.default, aten.empty.memory_format, aten.new_empty.default,
+    aten.empty_strided.default, aten.new_empty_strided.default,
+}  # fmt: skip
 _Tensor = torch.Tensor
 # What lets numbers, memory or Python functions pass between PyTorch and the rest of a program.
 HOST_READS = {
@@ -99,19 +104,33 @@ def recorded(update):
             return update(learner, batch, **settings)
         return captures_of(learner).call(update, learner, batch, settings)
 
-    def report(learner) -> Report:
-        captures = captures_of(learner)
-        trusted = sum(capture.trusted for capture in captures.all)
-        return Report(trusted, captures.replays, captures.eager_calls, captures.reason)
-
-    replayed.eager, replayed.report = update, report
+    replayed.eager = update
+    replayed.report = lambda learner: captures_of(learner).report()
     return replayed
+
+
+_alive = weakref.WeakSet()
+
+
+def reports() -> dict[str, Report]:
+    """How each update of this process is answered, by its name, over all learners alive."""
+    found = {}
+    for captures in _alive:
+        seen, new = found.get(captures.name, Report()), captures.report()
+        found[captures.name] = Report(
+            seen.captures + new.captures,
+            seen.replays + new.replays,
+            seen.eager_calls + new.eager_calls,
+            seen.reason or new.reason,
+        )
+    return found
 
 
 class _Captures:
     """The captures of one update and one learner, the latest used first."""
 
     def __init__(self, name, reason=None, learner=None):
+        _alive.add(self)
         self.name, self.all, self.replays, self.eager_calls = name, [], 0, 0
         self.reason = reason or restored.get(name)
         self.learner = learner  # kept alive where its id could else be another's one day
@@ -144,6 +163,10 @@ class _Captures:
             self._give_up(reason)  # after the call: if it fails too, its own error is the story
             return result
         return self._eager(update, learner, batch, settings)
+
+    def report(self) -> Report:
+        trusted = sum(capture.trusted for capture in self.all)
+        return Report(trusted, self.replays, self.eager_calls, self.reason)
 
     def _find(self, batch, settings):
         """The capture that stands for this call; None where there is none yet."""
@@ -376,7 +399,8 @@ class Capture:
         self.draws = any(torch.Tag.nondeterministic_seeded in call[0].tags for call in trace.calls)
         self.steps, self.checks = [], []
         for operation, *rest in trace.calls:
-            if _is_view(operation, *rest) or _storages(rest[-1]) & constants:
+            nothing = operation in EMPTY_OPS or _is_view(operation, *rest)
+            if nothing or _storages(rest[-1]) & constants:
                 continue
             here = tree_map_only(_Tensor, placed, rest)
             self.steps.append(replay_kernel(operation, *here, threads))
