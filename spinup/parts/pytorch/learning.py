@@ -41,16 +41,19 @@ class Adam:
                 _adam(*column, group["lr"], *group["betas"], group["eps"])
 
     def state_dict(self):
-        return dict(exp_avgs=self.exp_avgs, exp_avg_sqs=self.exp_avg_sqs, counts=self.counts)
+        moments = dict(exp_avgs=self.exp_avgs, exp_avg_sqs=self.exp_avg_sqs, counts=self.counts)
+        return dict(moments, lr=self.param_groups[0]["lr"])
 
     def load_state_dict(self, state):
         """Take over saved values, in place."""
-        for name, here in self.state_dict().items():
-            saved = state[name]
+        for name in ("exp_avgs", "exp_avg_sqs", "counts"):
+            here, saved = getattr(self, name), state[name]
             if len(saved) != len(here):  # of critics that an earlier version kept stacked
                 saved = [saved[0]] * len(here) if name == "counts" else unstacked(saved)
             for mine, value in zip(here, saved, strict=True):
                 mine.copy_(torch.as_tensor(value))
+        group = self.param_groups[0]
+        group["lr"] = state.get("lr", group["lr"])  # earlier versions did not keep it
 
 
 def _adam(p, grad, m, v, count, lr, beta1, beta2, eps):

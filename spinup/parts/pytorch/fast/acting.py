@@ -46,12 +46,15 @@ class _Plan:
         return map(_data_ptr, self.tensors)
 
     def intact(self) -> bool:
-        return (
-            self.containers == self.copies
-            and list(map(len, self.sized)) == self.sizes
-            and list(self._places()) == self.places
-            and list(map(_strides, self.tensors)) == self.strides
-        )
+        try:
+            return (
+                self.containers == self.copies
+                and list(map(len, self.sized)) == self.sizes
+                and list(self._places()) == self.places
+                and list(map(_strides, self.tensors)) == self.strides
+            )
+        except RuntimeError:  # tensors that are others now cannot be compared
+            return False
 
 
 def _plan(net):
@@ -100,13 +103,11 @@ def _as_arrays(net):
     """What comes before the linear layers, and these, as arrays; None where that is not all."""
     if type(net) is nn.Linear:
         before, layers = (), [net, nn.Identity()]
-    elif type(net) is nn.Sequential and len(net) == 2:
+    elif type(net) is nn.Sequential and len(net) == 2 and _says(net[1], "LAYERS_IN_TURN"):
         before, layers = net[:1], list(net[1])
     elif _says(net, "LAYERS_IN_TURN"):
         before, layers = (), list(net)
     else:
-        return None, None
-    if before and not _says(net[1], "LAYERS_IN_TURN"):
         return None, None
     shifts = [_shift(module) for module in before]
     linear, activations = layers[0::2], layers[1::2]

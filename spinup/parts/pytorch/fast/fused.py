@@ -169,9 +169,10 @@ def _backward(grad, kinds, inputs, output, weights, wanted):
             grads[2 * i] = product(grad.mT, inputs[i])
         if wanted[2 * i + 1]:
             grads[2 * i + 1] = grad.sum(-2)
-        if i > 0 and any(wanted[: 2 * i]) or wanted[-1]:
-            thin = grad.shape[-1] == 1 and i > 0
-            grad = grad * weights[i] if thin else product(grad, weights[i])
+        if not any(wanted[: 2 * i]) and not wanted[-1]:
+            break
+        thin = grad.shape[-1] == 1 and i > 0
+        grad = grad * weights[i] if thin else product(grad, weights[i])
     return grads, grad if wanted[-1] else None
 
 

@@ -32,9 +32,17 @@ class _Prepared:
         self.prepared(*args)()
 
 
+class _Live:
+    """Keeps a dict of an optimizer as the dict that it is, not as the values in it."""
+
+    def __init__(self, group):
+        self.group = group
+
+
 class _AdamStep(_Prepared):
     @staticmethod
-    def prepared(group, params, grads, exp_avgs, exp_avg_sqs, counts):
+    def prepared(live, params, grads, exp_avgs, exp_avg_sqs, counts):
+        group = live.group
         params, counts = [p.detach() for p in params], list(counts)
         count_up = partial(torch._foreach_add_, counts, 1)
         if len(counts) == 0:
@@ -45,7 +53,7 @@ class _AdamStep(_Prepared):
             count_up()
             private.fused_adam_(
                 *lists,
-                lr=group["lr"],  # read now: a schedule may have changed it
+                lr=float(group["lr"]),  # read now: a schedule may have changed it
                 beta1=group["betas"][0],
                 beta2=group["betas"][1],
                 eps=group["eps"],
@@ -61,11 +69,20 @@ def adam_step(group, params, grads, exp_avgs, exp_avg_sqs, counts):
     """Step of Adam for these parameters; None where the plain one must do it."""
     tensors = (*params, *grads, *exp_avgs, *exp_avg_sqs)
     fits = all(t.is_cpu and t.is_contiguous() and t.dtype == torch.float32 for t in tensors)
-    if not switch.enabled() or not fits or not isinstance(group["lr"], float):
+    if not switch.enabled() or not fits:
         return None
     note_writes((*params, *exp_avgs, *exp_avg_sqs))
     with turn():
-        opaque(_adam_step, group, params, grads, exp_avgs, exp_avg_sqs, counts, writes=(1, 3, 4, 5))
+        opaque(
+            _adam_step,
+            _Live(group),
+            params,
+            grads,
+            exp_avgs,
+            exp_avg_sqs,
+            counts,
+            writes=(1, 3, 4, 5),
+        )
     return True
 
 
