@@ -242,7 +242,7 @@ def _sum_of_all(out, x):
 
 
 def _mean(out, x, axes=None, keepdim=False):
-    if not axes and not keepdim:  # what is the same along an axis counts once
+    if x.ndim and not axes and not keepdim:  # what is the same along an axis counts once
         x = x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.strides)]
     if not x.size:
         return None
