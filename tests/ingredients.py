@@ -642,6 +642,9 @@ counted = make_counter()
     ),
     # networks changed outside
     "learning rate": Ingredient(
+        between="if i > 3:\n    learner.optimizer.param_groups[0]['lr'] *= 0.5"
+    ),
+    "learning rate from the start": Ingredient(
         between="learner.optimizer.param_groups[0]['lr'] *= 0.8"
     ),
     "requires_grad": Ingredient(

