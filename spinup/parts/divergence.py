@@ -1,7 +1,10 @@
 """Divergence: a run stops at the first number that is NaN or infinite, and its folder says so."""
 
 import contextlib
+import math
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +20,12 @@ MEND_ENVIRONMENT = (
     "Mend the environment, which must give finite numbers (it may end an episode where its "
     "simulation breaks), then resume the run."
 )
+# In config.json: in progress.txt of such a run, NaN stands only for what was not measured.
+STOPS = "stops_when_not_finite"
+STEPS = "TotalEnvInteracts"
+UNJUDGED = ("Epoch", "Time", STEPS)
+# Columns that are NaN where no episode ended, or where an environment does not tell.
+OF_EPISODES = re.compile(r"EpRet|EpLen|SuccessRate|^Performance$")
 PURPOSES = dict(env=" in training", test_env=" in evaluation")
 
 
@@ -162,6 +171,63 @@ def read_divergence(folder) -> Divergence | None:
         if isinstance(saved.get("sentence"), str) and isinstance(epochs, int):
             return Divergence(saved["sentence"], step if isinstance(step, int) else None, epochs)
     return Divergence(f"The run diverged; {path} is damaged and does not say how.", None, 0)
+
+
+def again(folder) -> str:
+    """What to say where a run that has diverged is asked for once more."""
+    quoted = shlex.quote(str(folder))
+    return (
+        f"{folder} diverged, and is not trained again: equal settings diverge at the same step. "
+        f"Change a setting, such as the learning rate, and give it a new --exp_name. Once its "
+        f"environment is mended: spinup resume {quoted}, or start over with --overwrite. It said: "
+        f"{read_divergence(folder).sentence}"
+    )
+
+
+def find_divergence(folder, config: dict, names: list[str], rows: list) -> Divergence | None:
+    """Whether a run diverged: by what its folder says; of a run that did not stop, by its table.
+
+    Runs of the original library, and ours before they stopped, went on and wrote NaN. Such a run
+    diverged if a column is NaN from some epoch to the last one, and was a number before; or if it
+    is infinite there. What never was a number was never measured.
+
+    config: what config.json holds
+    names, rows: the header of progress.txt and its whole rows, as texts
+    """
+    found = read_divergence(folder)
+    if found is not None or config.get(STOPS) is True or not rows:
+        return found
+    every, epoch = (config.get(key) for key in ("update_every", "steps_per_epoch"))
+    plain = isinstance(every, int) and isinstance(epoch, int)
+    rarely = plain and every > epoch  # then an epoch may have no update, and so no loss
+    starts = {}
+    for i, name in enumerate(names):
+        if name in UNJUDGED or math.isfinite(_number(rows[-1][i])):
+            continue
+        values = np.array([_number(row[i]) for row in rows])
+        finite = np.isfinite(values).nonzero()[0]
+        start = int(finite[-1]) + 1 if len(finite) else 0
+        unmeasured = not start or rarely or OF_EPISODES.search(name)
+        if not unmeasured or np.isinf(values[start:]).any():
+            starts[name] = start
+    if not starts:
+        return None
+    start = min(starts.values())
+    first = [name for name, epoch in starts.items() if epoch == start]
+    step = _number(rows[start][names.index(STEPS)]) if STEPS in names else math.nan
+    return Divergence(
+        f"The run diverged: {', '.join(first)} {'is' if len(first) == 1 else 'are'} not finite "
+        f"from epoch {start + 1} of progress.txt to the last.",
+        int(step) if math.isfinite(step) else None,
+        start,
+    )
+
+
+def _number(text) -> float:
+    try:
+        return float(text)
+    except ValueError:  # a blank or a word; only NaN and infinity are looked for
+        return 0.0
 
 
 def forget_divergence(folder, epochs_done: int):
