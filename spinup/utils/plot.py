@@ -213,6 +213,9 @@ def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     runs = _read_runs(folders, titles)
     if not runs:
         raise UserError(f"No progress.txt with an epoch in it was found in {names}.")
+    if not any(run.attrs["epochs"] for run in runs):
+        many = "1 run diverged in its" if len(runs) == 1 else f"{len(runs)} runs diverged in their"
+        raise UserError(f"No epoch was done in {names}: {many} first.")
     return runs
 
 
