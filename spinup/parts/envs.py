@@ -38,6 +38,8 @@ REBUILT_WRAPPERS = {
     "ResizeObservation", "StickyAction", "TimeAwareObservation", "TimeLimit",
 }  # fmt: skip
 
+LARGEST = float(np.finfo(np.float32).max)  # of the numbers that are kept
+
 
 class Episode(NamedTuple):
     """What is left to tell of an episode that is over."""
@@ -367,6 +369,9 @@ class VectorEnv:
                     "from step. Bring it up to Gymnasium, or derive it from the old gym.Env."
                 )
             obs2[i], reward, terminated[i], timeout, info = result
+            if not -LARGEST <= reward <= LARGEST:  # NaN is neither
+                kind = "NaN" if reward != reward else "infinite"
+                self.watch.environment(f"the reward of environment {i} is {kind}", self)
             rew[i], truncated[i] = reward, timeout or self.lengths[i] >= self.max_ep_len
             self.returns[i] += float(reward)
             if terminated[i] or truncated[i]:
@@ -374,11 +379,10 @@ class VectorEnv:
                 episodes.append(
                     Episode(float(self.returns[i]), int(self.lengths[i]), _success(info))
                 )
-        for name, values in (("observation", obs2), ("reward", rew)):
-            if not all_finite(values):
-                i = first_not_finite(values)
-                told = f"the {name} of environment {i} is {kind_of(values[i])}"
-                self.watch.environment(told, self)
+        if not all_finite(obs2):
+            i = first_not_finite(obs2)
+            told = f"the observation of environment {i} is {kind_of(obs2[i])}"
+            self.watch.environment(told, self)
         self.obs = obs2
         if ended:
             self.obs = obs2.copy()

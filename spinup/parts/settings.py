@@ -36,7 +36,7 @@ NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
 # Of config.json, what does not tell one experiment from another: the seeds of its runs, names and
 # folders, and what follows from other settings.
 NOT_OF_EXPERIMENT = NOT_COMPARED | {
-    "seed", "exp_name", "logger", "spaces", "versions", "stops_when_not_finite"
+    "seed", "exp_name", "logger", "spaces", "versions", "stops_when_not_finite", "job",
 }  # fmt: skip
 OF_ENVIRONMENT = ("id", "made_by", "kwargs", "wrappers", "max_episode_steps")
 

@@ -138,7 +138,13 @@ class Logger:
         older = run_files(folder, self.output_fname)
         if not (table.exists() and table.stat().st_size):
             older = [path for path in older if "_save" in path.name or path.suffix == ".pt"]
-            _remove([path for name in ("checkpoint", *DIARIES) for path in folder.glob(name)])
+            _remove(
+                [
+                    path
+                    for name in ("checkpoint", DIVERGED_FILE, *DIARIES)
+                    for path in folder.glob(name)
+                ]
+            )
         if not older:
             return
         number = 1

@@ -27,7 +27,7 @@ FILMS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 LARGEST_FILM, LARGEST_FILMS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of all together
 OUTPUT, LAST_LINES, LONGEST_LINE = "output.txt", 30, 400
 # What is no setting that tells experiments apart: a run's own, and what follows from others.
-NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces", STOPS)
+NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces", "job", STOPS)
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 LAST_WORDS = re.compile(r"spinup: |[\w.]*(Error|Exception|Interrupt)\b")
 
