@@ -20,7 +20,7 @@ from spinup.algos.pytorch.sac import core as sac_core
 from spinup.parts.checkpoint import read_latest
 from spinup.parts.envs import EnvMaker, VectorEnv
 from spinup.run import main
-from spinup.utils import jobs, ls, report
+from spinup.utils import jobs, ls, plot, report
 from spinup.utils.errors import Diverged
 from spinup.utils.logx import EpochLogger
 
@@ -232,6 +232,7 @@ def test_a_script_with_a_table_of_its_own_stops_too(tmp_path, capsys):
     with pytest.raises(Diverged, match="diverged: Loss is not finite. .* saved last is kept"):
         logger.dump_tabular()
     assert len(rows(tmp_path)) == 2 and rows(tmp_path)[1][-1] == "nan"
+    assert len(plot.get_all_datasets([tmp_path])[0]) == 1  # the epoch that was good
     assert "AverageLoss |             nan" in capsys.readouterr().out  # to be seen, not kept
 
 

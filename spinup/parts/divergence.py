@@ -15,7 +15,6 @@ from spinup.utils.mpi_tools import abort, num_procs, proc_id
 from spinup.utils.serialization_utils import read_json, write_json
 
 DIVERGED_FILE = "diverged.json"  # in a run folder: what was not finite, and when
-# What environments are made of, and what a learner is: whom to ask for better numbers.
 MEND_ENVIRONMENT = (
     "Mend the environment, which must give finite numbers (it may end an episode where its "
     "simulation breaks), then resume the run."
@@ -61,7 +60,8 @@ class Watch:
     def __init__(self, folder=None):
         self.folder = None if folder is None else Path(folder)
         self.parts, self.learning_rates = {}, {}
-        self.step, self.epochs_done = None, None  # kept up to date by logger and checkpoint
+        # Kept up to date by the logger and, where there is one, by the checkpoint.
+        self.step, self.rows, self.epochs_done = None, 0, None
 
     def attach(self, parts: dict):
         """Watch over these parts of a run, by their names."""
@@ -126,7 +126,8 @@ class Watch:
             kept = " The model saved last is kept."
         sentence = f"The run diverged: {what}{when}. {advice}{kept}"
         if self.folder is not None and (proc_id() == 0 or not agreed):
-            write_divergence(self.folder, Divergence(sentence, self.step, self.epochs_done or 0))
+            done = self.rows if self.epochs_done is None else self.epochs_done
+            write_divergence(self.folder, Divergence(sentence, self.step, done))
         if num_procs() > 1 and not agreed:
             abort(1, f"spinup: {sentence}")
         raise Diverged(sentence)

@@ -276,6 +276,7 @@ class Logger:
             self.rows += 1
             if self.diaries:
                 diaries.tell(self.diaries, self.log_current_row, self.rows, self.start_time)
+        self.watch.rows += 1
         self.epoch = self.log_current_row.get("Epoch")
         self.log_current_row.clear()
         self.first_row = False

@@ -149,7 +149,8 @@ def _read_runs(folders, titles):
         run["Condition1"], run["Condition2"] = name, f"{name}-{number}"
         for column in [column for column in PERFORMANCE if column in run][:1]:
             run["Performance"] = run[column]
-        run["Diverged"] = run.attrs["diverged"] is not None
+        if run.attrs["diverged"] is not None:
+            run["Diverged"] = True
     return found
 
 
