@@ -173,3 +173,14 @@ def test_runs_of_unequal_length_say_so(tmp_path):
     assert "mean of 2 to 3 runs" in ax.texts[0].get_text()
     warnings = compare.compare(plot.get_all_datasets([tmp_path])).warnings
     assert "ended after different numbers of steps, 400 to 600; --at 400" in warnings[-1]
+
+
+def test_a_run_that_never_wrote_a_table_counts_too(data):
+    """Of a grid, whose environment was broken when it was made."""
+    folder = data / "b" / "b_s2"
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps(dict(env_name="E-v0", seed=2, job={})))
+    write_divergence(folder, Divergence("The run diverged.", None, 0))
+    found = compare.compare(plot.get_all_datasets([data]))
+    rows = {result.experiment: (result.seeds, result.diverged) for result in found.results}
+    assert rows == dict(a=(5, 2), b=(3, 1))
