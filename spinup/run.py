@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 import spinup
-from spinup.utils.errors import UserError, did_you_mean
+from spinup.utils.errors import Diverged, UserError, did_you_mean
 
 HELP = """spinup: deep reinforcement learning to learn from
 
@@ -102,7 +102,10 @@ def dispatch(argv):
 
 
 def guarded(work):
-    """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2."""
+    """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2.
+
+    A run that diverged is told in a sentence, too, with exit code 1.
+    """
     from spinup.utils.jobs import JobsFailed
     from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs, proc_id
     from spinup.utils.run_utils import Finished
@@ -114,6 +117,8 @@ def guarded(work):
         abort(2, f"spinup: {error}")
     except MemoryError as error:
         abort(2, f"spinup: There is not enough memory ({error}). Try a smaller replay_size.")
+    except Diverged as error:
+        abort(1, f"spinup: {error}")
     except Finished as news:
         if proc_id() == 0:
             print(news)

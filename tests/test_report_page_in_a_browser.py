@@ -489,7 +489,7 @@ def test_what_runs_say_is_text_and_never_code(opened, tmp_path):
         }
         write_run(
             run, columns, exp_name=HOSTILE + "{{script}}", seed=seed, environment=dict(id=HOSTILE),
-            setting={HOSTILE: HOSTILE, "other": seed}, algorithm="\u2028</script>",
+            setting={HOSTILE: HOSTILE, "other": 1}, algorithm="\u2028</script>",
         )  # fmt: skip
         (run / "output.txt").write_text(f"{HOSTILE}\nRuntimeError: {HOSTILE}\n")
         (run / "<b onclick=window.ran=5>.gif").write_bytes(b"GIF89a")

@@ -18,6 +18,7 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
+from spinup.parts.divergence import Watch, forget_divergence, read_divergence
 from spinup.utils.errors import UserError
 from spinup.utils.logx import cannot_write
 from spinup.utils.mpi_tools import barrier, broadcast_object, mpi_max, num_procs, proc_id
@@ -39,6 +40,9 @@ class Checkpoint:
         self.run_folder, self.folder = Path(folder), Path(folder) / "checkpoint"
         self.parts = {name: part for name, part in parts.items() if part is not None}
         self.interrupts, self.epoch_began = 0, time.time()
+        logger = self.parts.get("logger")
+        self.watch = Watch(folder) if logger is None else logger.watch
+        self.watch.attach(self.parts)
 
     def epochs(self, epochs: int, resume: bool):
         """Yield the number of each epoch still to do, and save a checkpoint after each.
@@ -49,10 +53,11 @@ class Checkpoint:
         first = self.restore() if resume or is_restartable(self.run_folder) else 0
         if first >= epochs and proc_id() == 0:
             print(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
+        self._say_diverged_before(first, epochs)
         previous = self._listen()
         try:
             for epoch in range(first, epochs):
-                self.epoch_began = time.time()
+                self.epoch_began, self.watch.epochs_done = time.time(), epoch
                 yield epoch
                 self.save(epoch + 1)
                 if mpi_max(float(self.interrupts)) and epoch + 1 < epochs:
@@ -66,6 +71,16 @@ class Checkpoint:
                 if hasattr(part, "close"):
                     part.close()
             release(self.run_folder)
+
+    def _say_diverged_before(self, first, epochs):
+        found = read_divergence(self.run_folder)
+        if found is not None and first < epochs and proc_id() == 0:
+            at = "" if found.step is None else f" at step {found.step}"
+            print(
+                f"{self.run_folder} diverged before{at}. It goes on after epoch {first} and stops "
+                "at the same step again, unless its environment or the code is another now.",
+                flush=True,
+            )
 
     def _stop(self, what):
         folder = shlex.quote(str(self.run_folder))
@@ -92,6 +107,7 @@ class Checkpoint:
 
     def save(self, epoch: int):
         """Save every part; after this the run can be killed without losing this epoch."""
+        self.watch.check_weights()
         try:
             self._save(epoch)
         except OSError as error:
@@ -110,6 +126,7 @@ class Checkpoint:
         barrier()
         if proc_id() == 0:
             write_json(self.folder / "latest", dict(epoch=epoch, num_procs=num_procs()))
+            forget_divergence(self.run_folder, epoch)
         barrier()
         for path in self.folder.glob(f"epoch*.rank{proc_id()}.npz"):
             if path != self._file(epoch):

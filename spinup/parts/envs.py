@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete
 
+from spinup.parts.divergence import Watch, all_finite, first_not_finite, kind_of
 from spinup.utils.errors import UserError, did_you_mean
 
 # Packages that register environments when asked: what their ids look like, and our extra for them.
@@ -37,13 +38,15 @@ REBUILT_WRAPPERS = {
     "ResizeObservation", "StickyAction", "TimeAwareObservation", "TimeLimit",
 }  # fmt: skip
 
+LARGEST = float(np.finfo(np.float32).max)  # of the numbers that are kept
+
 
 class Episode(NamedTuple):
     """What is left to tell of an episode that is over."""
 
     ret: float  # its rewards added up
     length: int
-    success: float = np.nan  # whether the goal was reached, of environments that say so
+    success: float | None = None  # whether the goal was reached, of environments that say so
 
 
 class Step(NamedTuple):
@@ -301,6 +304,7 @@ class VectorEnv:
         self.obs_dtype = np.dtype(np.uint8 if image else np.float32)
         self.seeds = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(n)]
         self.action_space.seed(seed)
+        self.watch = Watch()  # a checkpoint replaces it by that of the whole run
         self.reset()
 
     def __len__(self):
@@ -320,6 +324,9 @@ class VectorEnv:
         self.episode_seeds[i] = int(self.seeds[i].integers(2**31))
         self.obs[i] = self._reset(i)
         self.actions[i], self.returns[i], self.lengths[i] = [], 0, 0
+        if not all_finite(self.obs[i]):
+            kind = kind_of(self.obs[i])
+            self.watch.environment(f"the first observation of environment {i} is {kind}", self)
 
     def _reset(self, i):
         """The first observation of the episode that this environment's seed stands for."""
@@ -343,7 +350,11 @@ class VectorEnv:
 
     def step(self, actions) -> Step:
         """Step every environment; a continuous action outside its bounds is moved to them."""
-        n = len(self)
+        n, actions = len(self), np.asarray(actions)
+        if not all_finite(actions):
+            i = first_not_finite(actions.reshape(n, -1))
+            kind = kind_of(actions.reshape(n, -1)[i])
+            self.watch.action(f"the action for environment {i} is {kind}", self)
         actions = within_space(self.action_space, actions)
         obs2 = np.empty((n, *self.observation_space.shape), self.obs_dtype)
         rew, terminated = np.empty(n, np.float32), np.empty(n, bool)
@@ -358,6 +369,9 @@ class VectorEnv:
                     "from step. Bring it up to Gymnasium, or derive it from the old gym.Env."
                 )
             obs2[i], reward, terminated[i], timeout, info = result
+            if not -LARGEST <= reward <= LARGEST:  # NaN is neither
+                kind = "NaN" if reward != reward else "infinite"
+                self.watch.environment(f"the reward of environment {i} is {kind}", self)
             rew[i], truncated[i] = reward, timeout or self.lengths[i] >= self.max_ep_len
             self.returns[i] += float(reward)
             if terminated[i] or truncated[i]:
@@ -365,6 +379,10 @@ class VectorEnv:
                 episodes.append(
                     Episode(float(self.returns[i]), int(self.lengths[i]), _success(info))
                 )
+        if not all_finite(obs2):
+            i = first_not_finite(obs2)
+            told = f"the observation of environment {i} is {kind_of(obs2[i])}"
+            self.watch.environment(told, self)
         self.obs = obs2
         if ended:
             self.obs = obs2.copy()
@@ -414,10 +432,10 @@ class VectorEnv:
         return not over and total == ep_ret and self.obs[i].tobytes() == obs.tobytes()
 
 
-def _success(info) -> float:
+def _success(info) -> float | None:
     """Whether an episode reached its goal; simulators have two names for it."""
     told = info.get("is_success", info.get("success"))
-    return np.nan if told is None else float(told)
+    return None if told is None else float(told)
 
 
 def play(env: VectorEnv, policy, episodes: int):

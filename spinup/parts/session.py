@@ -13,6 +13,7 @@ from gymnasium.spaces import Discrete
 
 import spinup
 from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
+from spinup.parts.divergence import STOPS
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
 from spinup.parts.settings import check, differences
 from spinup.utils.errors import UserError
@@ -98,7 +99,7 @@ def open_logger(
     if isinstance(maker, EnvMaker):
         environment["id"] = maker.env_name  # as it was typed, with the package before it
     spaces = dict(observation=str(env.observation_space), action=str(env.action_space))
-    config |= dict(environment=environment, spaces=spaces, versions=versions())
+    config |= dict(environment=environment, spaces=spaces, versions=versions()) | {STOPS: True}
     logger.save_config(config)
     logger.setup_pytorch_saver(network)
     name = environment["id"] or environment["made_by"]

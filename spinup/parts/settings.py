@@ -1,5 +1,7 @@
 """The settings of a run: what values they may have, and whether two runs have the same ones."""
 
+import json
+
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import convert_json
 
@@ -31,6 +33,12 @@ CHOICES = dict(
 )  # fmt: skip
 # Not part of what a run computes, or compared apart.
 NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
+# Of config.json, what does not tell one experiment from another: the seeds of its runs, names and
+# folders, and what follows from other settings.
+NOT_OF_EXPERIMENT = NOT_COMPARED | {
+    "seed", "exp_name", "logger", "spaces", "versions", "stops_when_not_finite", "job",
+}  # fmt: skip
+OF_ENVIRONMENT = ("id", "made_by", "kwargs", "wrappers", "max_episode_steps")
 
 
 def check(settings: dict, **otherwise):
@@ -72,3 +80,59 @@ def differences(saved: dict, settings: dict) -> list[str]:
         if there != here and not unnamed and {str(there), str(here)} != {"{}", "None"}:
             found.append(f"{name} is {there!r} there, {here!r} here")
     return found
+
+
+def experiment_settings(config: dict) -> dict[str, str]:
+    """The settings in a config.json by which runs belong to one experiment, as texts.
+
+    Those inside others have both names, `ac_kwargs:hidden_sizes`. Left out is NOT_OF_EXPERIMENT,
+    and objects that have no name but their address.
+    """
+    config = {key: value for key, value in config.items() if key not in NOT_OF_EXPERIMENT}
+    environment = config.get("environment")
+    if isinstance(environment, dict):
+        config.pop("env_fn", None)  # which says the same
+        found = {key: environment[key] for key in OF_ENVIRONMENT if environment.get(key)}
+        config["environment"] = found
+    return _flat(config)
+
+
+def _flat(settings, prefix="") -> dict[str, str]:
+    texts = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            texts |= _flat(value, f"{prefix}{key}:")
+            continue
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # as 1.0 and 1 are the same setting
+        text = value if isinstance(value, str) else json.dumps(value)
+        if " at 0x" not in f"{key}{text}":
+            texts[f"{prefix}{key}".removesuffix(":id")] = text
+    return texts
+
+
+def what_differs(configs: list[dict], apart: tuple = ()) -> list[str]:
+    """For each config.json of an experiment, the settings in which it is unlike others; or "".
+
+    A setting that a file does not have at all, as those of other versions, is not known and tells
+    nothing; one missing inside a dict that is there, such as ac_kwargs, has its default value.
+
+    apart: first words of settings that are told apart in another way
+    """
+    settings = [experiment_settings(config) for config in configs]
+    names = list(dict.fromkeys(name for one in settings for name in one))
+    names = [name for name in names if name.partition(":")[0] not in apart]
+
+    def value(config, texts, name):
+        inside = ":" in name and name.partition(":")[0] in config
+        return texts.get(name, "default" if inside else None)
+
+    columns = {
+        name: [value(config, texts, name) for config, texts in zip(configs, settings)]
+        for name in names
+    }
+    differing = [name for name, found in columns.items() if len({*found} - {None}) > 1]
+    return [
+        ", ".join(f"{name} {columns[name][i] or 'unknown'}" for name in differing)
+        for i in range(len(configs))
+    ]

@@ -23,8 +23,8 @@ from spinup.utils.statistics import (
 ENOUGH_SEEDS = 5
 STEPS = "TotalEnvInteracts"
 CSV_COLUMNS = (
-    "environment", "experiment", "seeds", "steps", "steps_fewest", "mean", "iqm", "iqm_low",
-    "iqm_high",
+    "environment", "experiment", "seeds", "diverged", "steps", "steps_fewest", "mean", "iqm",
+    "iqm_low", "iqm_high",
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ class Result:
     scores: dict[str | None, np.ndarray]
     steps: list[int]  # after which its seeds ended, each number once
     seeds: int = 0
+    diverged: int = 0  # of its runs, over all tasks
     mean: float = math.nan
     iqm: float = math.nan
     iqm_interval: tuple[float, float] | None = None
@@ -69,12 +70,14 @@ def final_score(
 ) -> tuple[float, float] | None:
     """What a run ended with: its score, and after how many steps; None if it has no such number.
 
+    A run that diverged did not end with its last finite epochs, and has none.
+
     last: mean over so many of the last epochs that have a number; by default a tenth of them
     at: leave out what came after so many steps
     """
     import pandas as pd
 
-    if value not in run:
+    if value not in run or has_diverged(run, at):
         return None
     y = pd.to_numeric(run[value], errors="coerce")
     steps = pd.to_numeric(run[STEPS], errors="coerce") if STEPS in run else y * math.nan
@@ -83,6 +86,12 @@ def final_score(
     if not len(y):
         return None
     return float(y.iloc[-(last or -(-len(y) // 10)) :].mean()), float(steps.iloc[-1])
+
+
+def has_diverged(run, at: float | None = None) -> bool:
+    """Whether a run diverged, within so many steps."""
+    found = run.attrs.get("diverged")
+    return found is not None and (at is None or found.step is None or found.step <= at)
 
 
 def compare(
@@ -103,8 +112,8 @@ def compare(
     epochs = tail.get(last, f"its last {last} epochs")
     budget = "" if at is None else f" up to step {at:g}"
     found = Comparison(value, f"a seed's score is its mean over {epochs}{budget}")
-    runs = _scored(runs, value, last, at, found.warnings)
     scale = {env: (float(low), float(high)) for env, (low, high) in (scale or {}).items()}
+    runs = _scored(runs, value, last, at, scale, found.warnings)
     for env, (low, high) in scale.items():
         plot.check_known("environment", env, list({str(run.attrs["env_id"]) for run, *_ in runs}))
         if not (math.isfinite(low) and math.isfinite(high) and low != high):
@@ -113,11 +122,11 @@ def compare(
             )
     experiments = {}
     for run, score, steps in runs:
-        name, env = run.attrs["name"], run.attrs["env_id"]
+        name, env = _name(run, pool), run.attrs["env_id"]
         low, high = scale.get(env, (0.0, 1.0))
         key = name if pool else (name, env)
         experiments.setdefault(key, []).append((run, (score - low) / (high - low), steps))
-    found.results = [_result(members, pool) for members in experiments.values()]
+    found.results = [_result(members, pool, at) for members in experiments.values()]
     order = list(dict.fromkeys(result.environment for result in found.results))
     found.results.sort(key=lambda result: (order.index(result.environment), -result.iqm))
     for a, b in itertools.combinations(found.results, 2):
@@ -126,9 +135,32 @@ def compare(
     return found
 
 
-def _scored(runs, value, last, at, warnings):
-    """The runs that have a score, with it; what is left out is said."""
-    scored = [(run, final_score(run, value, last, at)) for run in runs]
+def _scored(runs, value, last, at, scale, warnings):
+    """The runs that have a score, with it; what is left out is said.
+
+    A run that diverged is scored by the worst number that any run on its environment has in any
+    epoch, its own among them: it is no better than that, and it does not vanish.
+    """
+    worst = _worst(runs, value, at, scale)
+    scored = []
+    for run in runs:
+        score = final_score(run, value, last, at)
+        env = run.attrs["env_id"]
+        if has_diverged(run, at) and env in worst:
+            score = worst[env], math.nan
+        scored.append((run, score))
+    lost = {}
+    for run in runs:
+        if has_diverged(run, at):
+            lost.setdefault(run.attrs["env_id"], []).append(run.attrs["folder"])
+    for env, folders in lost.items():
+        on, here = f" on {env}" if env else "", [r for r in runs if r.attrs["env_id"] == env]
+        score = f"; each is scored by the worst {value} of any run{on}, {worst[env]:g}" * (
+            env in worst
+        )
+        warnings.append(
+            f"{len(folders)} of {len(here)} runs{on} diverged{score}: {', '.join(folders)}."
+        )
     without = [run.attrs["folder"] for run, score in scored if score is None]
     if without:
         warnings.append(f"Left out, for there is no number to judge: {', '.join(without)}.")
@@ -137,7 +169,24 @@ def _scored(runs, value, last, at, warnings):
     return [(run, *score) for run, score in scored if score is not None]
 
 
-def _result(members, pool) -> Result:
+def _worst(runs, value, at, scale) -> dict[str | None, float]:
+    """For each environment, the worst finite number that a run has in any epoch."""
+    import pandas as pd
+
+    worst = {}
+    for run in (run for run in runs if value in run):
+        y = pd.to_numeric(run[value], errors="coerce")
+        if at is not None and STEPS in run:
+            y = y[pd.to_numeric(run[STEPS], errors="coerce") <= at]
+        y, env = y[np.isfinite(y)], run.attrs["env_id"]
+        low, high = scale.get(env, (0.0, 1.0))
+        choose = min if low <= high else max  # a scale may turn costs into scores
+        if len(y):
+            worst[env] = float(choose(*y.agg(["min", "max"]), worst.get(env, y.iloc[0])))
+    return worst
+
+
+def _result(members, pool, at) -> Result:
     by_task = {}
     for run, score, _ in members:
         by_task.setdefault(run.attrs["env_id"], []).append(score)
@@ -146,10 +195,11 @@ def _result(members, pool) -> Result:
     pooled = pool and len(tasks) > 1
     return Result(
         environment=f"{len(tasks)} environments" if pooled else next(iter(scores)),
-        experiment=members[0][0].attrs["name"],
+        experiment=_name(members[0][0], pool),
         scores=scores,
         steps=sorted({int(steps) for *_, steps in members if math.isfinite(steps)}),
         seeds=min(map(len, tasks)),
+        diverged=sum(has_diverged(run, at) for run, *_ in members),
         mean=float(mean_over_tasks(*tasks)),
         iqm=float(iqm_over_tasks(*tasks)),
         iqm_interval=interval(tasks, iqm_over_tasks),
@@ -167,12 +217,18 @@ def _improvement(a: Result, b: Result):
     return [Improvement(a.environment, a.experiment, b.experiment, probability, bounds)]
 
 
-def _judged_by(runs) -> dict[str, dict]:
+def _name(run, pool) -> str:
+    """An experiment's name; settings that differ between environments count where all are one."""
+    return run.attrs["name_of_all" if pool else "name"]
+
+
+def _judged_by(runs, pool) -> dict[str, dict]:
     """What stands for Performance, and the names of the experiments of which it does."""
     kinds = {}
     for run in runs:
         kind = next((column for column in plot.PERFORMANCE if column in run), None)
-        kinds.setdefault(kind, {})[run.attrs["name"]] = None
+        if kind is not None:  # a run that diverged in its first epoch has no column
+            kinds.setdefault(kind, {})[_name(run, pool)] = None
     return kinds
 
 
@@ -189,7 +245,7 @@ def _doubts(found, experiments, value, pool, scale):
         twice = [str(s) for (_, s), n in seeds.items() if n > 1 and s is not None]
         if twice:
             yield (
-                f"{members[0][0].attrs['name']} has seed {', '.join(twice)} more than once; equal "
+                f"{_name(members[0][0], pool)} has seed {', '.join(twice)} more than once; equal "
                 "seeds give equal runs, so its interval is narrower than it should be."
             )
     for env in dict.fromkeys(result.environment for result in found.results):
@@ -202,11 +258,9 @@ def _doubts(found, experiments, value, pool, scale):
                 f"--at {ends[0]} compares them after equally many."
             )
         names = {result.experiment for result in here}
-        kinds = _judged_by(
-            run
-            for run, *_ in itertools.chain(*experiments)
-            if run.attrs["name"] in names and run.attrs["env_id"] in here[0].scores
-        )
+        members = (run for run, *_ in itertools.chain(*experiments))
+        same = (run for run in members if run.attrs["env_id"] in here[0].scores)
+        kinds = _judged_by((run for run in same if _name(run, pool) in names), pool)
         if value == "Performance" and len(kinds) > 1:
             told = " but ".join(f"{', '.join(names)} by {kind}" for kind, names in kinds.items())
             yield f"The experiments{on} are not judged by the same column: {told}."
@@ -256,6 +310,10 @@ def _range(bounds, largest):
     return f"[{_number(bounds[0], largest)}, {_number(bounds[1], largest)}]"
 
 
+def _seeds(result):
+    return f"{result.seeds}" + (f" ({result.diverged} diverged)" if result.diverged else "")
+
+
 def _steps(steps):
     return " to ".join(str(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])) or "–"
 
@@ -291,7 +349,7 @@ def as_text(found: Comparison, markdown: bool = False) -> str:
         largest = max(ends)
         header = ["experiment", "seeds", "steps", "mean", "IQM", "95 % interval"]
         rows = [
-            [printable(r.experiment), str(r.seeds), _steps(r.steps), _number(r.mean, largest),
+            [printable(r.experiment), _seeds(r), _steps(r.steps), _number(r.mean, largest),
              _number(r.iqm, largest), _range(r.iqm_interval, largest)]
             for r in results
         ]  # fmt: skip
@@ -326,7 +384,7 @@ def write_csv(found: Comparison, file):
     out.writerow([*CSV_COLUMNS, *itertools.chain(*over)])
     for r in found.results:
         ends = [r.steps[-1], r.steps[0]] if r.steps else ["", ""]
-        row = [r.environment or "", r.experiment, r.seeds, *ends, r.mean, r.iqm]
+        row = [r.environment or "", r.experiment, r.seeds, r.diverged, *ends, r.mean, r.iqm]
         row += r.iqm_interval or ("", "")
         for name in names:
             row += chances.get((r.environment, r.experiment, name), ["", "", ""])

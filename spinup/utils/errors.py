@@ -1,10 +1,14 @@
-"""Mistakes that a user can mend, told in a sentence or two."""
+"""What ends a run or a command with a sentence or two instead of a traceback."""
 
 import difflib
 
 
 class UserError(ValueError):
     """Says what is wrong and what to do; the command line shows the text alone and exits with 2."""
+
+
+class Diverged(ArithmeticError):
+    """A number of a run is NaN or infinite; the command line shows the text and exits with 1."""
 
 
 def did_you_mean(name: str, known, count: int = 1) -> str:

@@ -28,7 +28,7 @@ LAST_LINES = 8  # of a run that failed
 # What the libraries that a run may use read when they start.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOPPED_CODES = (130, -signal.SIGINT)
-COLOR = dict(done="green", running="cyan", failed="red", stopped="yellow")
+COLOR = dict(done="green", running="cyan", failed="red", diverged="red", stopped="yellow")
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Run:
     """A job on its way."""
 
     job: Job
-    state: str = "queued"  # then running, then done, failed or stopped
+    state: str = "queued"  # then running, then done, failed, diverged or stopped
     began: float = 0.0
     said_before: int = 0  # the bytes that output.txt held before this start
     process: subprocess.Popen | None = None
@@ -56,7 +56,7 @@ class Run:
 
 
 class JobsFailed(Exception):
-    """Some runs failed, and the others are through; `failures` has their names and folders."""
+    """Some runs failed or diverged; `failures` has their names and folders. The others are done."""
 
     def __init__(self, message: str, failures: list[tuple[str, Path]]):
         super().__init__(message)
@@ -101,7 +101,7 @@ def run_jobs(jobs: list[Job], at_once: int = 1, ray_address: str | None = None) 
 def _conclude(runs, interrupts):
     """Raise what there is to say of runs that are not done."""
     count = {state: sum(run.state == state for run in runs) for state in _states(runs)}
-    failed = [run for run in runs if run.state == "failed"]
+    failed = [run for run in runs if run.state in ("failed", "diverged")]
     told = "\n\n".join(_failure(run) for run in failed)
     if interrupts:
         saved = "; ".join(f"{number} {state}" for state, number in count.items())
@@ -109,18 +109,22 @@ def _conclude(runs, interrupts):
             f"{told}\n\nStopped ({saved}). The same command again goes on from here.".lstrip()
         )
     if failed:
-        rest = len(runs) - len(failed)
+        rest, many = len(runs) - len(failed), f"of {len(runs)} runs"
+        how = [f"{count[s]} {many} {s}" for s in ("failed", "diverged") if s in count]
+        later = " Runs that diverged are left alone." if "diverged" in count else ""
         others = f"; the other {rest} {'is' if rest == 1 else 'are'} done" if rest else ""
         raise JobsFailed(
-            f"{told}\n\n{len(failed)} of {len(runs)} runs failed{others}. "
-            "The same command again tries only what is not done.",
+            f"{told}\n\n{', '.join(how)}{others}. "
+            f"The same command again tries only what is not done.{later}",
             [(run.job.exp_name, folder_of(run.job)) for run in failed],
         )
 
 
 def _failure(run) -> str:
-    """A failed run's folder and its last words."""
+    """A failed run's folder and its last words, or the sentence of one that diverged."""
     lines = [run.why] if run.why else []
+    if run.state == "diverged":
+        return f"{run.job.exp_name} diverged: {folder_of(run.job)}\n    {run.why}"
     path = folder_of(run.job) / OUTPUT_FILE
     if path.exists() and run.began:
         said = path.read_bytes()[run.said_before :].decode(errors="replace").rstrip().splitlines()
@@ -144,8 +148,9 @@ def in_folder(job: Job, folder) -> Job:
 
 
 def note(job: Job, state: str):
-    """Write down, beside the run, what the job is and how it stands: started, finished or failed.
+    """Write down, beside the run, what the job is and its state.
 
+    A state is 'started', 'finished', 'failed' or 'diverged'.
     For a function that is no algorithm of ours, this alone tells whether it is through.
     """
     name = convert_json(job.thunk)
@@ -186,16 +191,20 @@ def check_call(job: Job):
 
 
 def _todo(job: Job) -> str:
-    """Whether to 'start' or to 'resume' the job, or that it is 'finished'."""
+    """Whether to 'start' or to 'resume' the job; or it is 'finished' or 'diverged'."""
     from spinup.utils.run_utils import what_to_do
 
     return what_to_do(job.thunk, job.kwargs, job.num_cpu, job.overwrite)
 
 
 def _look_before(run) -> UserError | None:
-    """See how the job stands; what is finished or refused is settled here."""
+    """See how the job stands; what is finished, diverged or refused is settled here."""
+    from spinup.parts.divergence import again
+
     try:
-        run.state = "done" if _todo(run.job) == "finished" else "queued"
+        todo = _todo(run.job)
+        run.state = dict(finished="done", diverged="diverged").get(todo, "queued")
+        run.why = again(folder_of(run.job)) if todo == "diverged" else ""
     except UserError as error:
         run.state, run.why = "failed", str(error)
         return error
@@ -390,10 +399,16 @@ def _finish(board, run, interrupts):
 
 def ended(run: Run, code: int, interrupts: list):
     """Say how a run stands whose process ended with `code`."""
+    from spinup.parts.divergence import read_divergence
+
     if code == 0:
         run.state = "done"
     elif interrupts and code in STOPPED_CODES:
         run.state = "stopped"
+    elif (diverged := read_divergence(folder_of(run.job))) is not None:
+        run.state, run.why = "diverged", diverged.sentence
+        with contextlib.suppress(OSError):
+            note(run.job, "diverged")
     else:
         run.state = "failed"
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -416,7 +431,7 @@ class Board:
 
 
 def _states(runs) -> list[str]:
-    order = ("done", "running", "queued", "stopped", "failed")
+    order = ("done", "running", "queued", "stopped", "failed", "diverged")
     return [state for state in order if any(run.state == state for run in runs)]
 
 
@@ -424,7 +439,7 @@ def tell(board: Board, run: Run):
     """Say on a line that a run's state is another; a table shows it by itself."""
     if board.live or run.state == "queued":
         return
-    through = sum(run.state in ("done", "failed", "stopped") for run in board.runs)
+    through = sum(run.state in ("done", "failed", "diverged", "stopped") for run in board.runs)
     told = dict(running="started", done="done" if run.began else "finished before")
     print(f"[{through}/{len(board.runs)}] {_name(run)}: {told.get(run.state, run.state)}"
           f"{_how(run)}", flush=True)  # fmt: skip
@@ -455,7 +470,9 @@ def _how(run) -> str:
     table = read_table(folder_of(run.job) / "progress.txt")
     epochs, seconds = run.job.kwargs.get("epochs"), table.last.get("Time")
     words = [f"epoch {table.rows}" + (f"/{epochs}" if epochs else "")] if table.rows else []
-    words += [f"return {table.last[name]:.5g}" for name in PERFORMANCE if name in table.last][:1]
+    if run.state != "diverged":
+        results = [table.last[name] for name in PERFORMANCE if name in table.last]
+        words += [f"return {result:.5g}" for result in results[:1]]
     if run.state == "running" and seconds and epochs:
         left = seconds / table.rows * max(0, epochs - table.rows)
         words.append(f"{tqdm.format_interval(left)} left")
@@ -482,7 +499,7 @@ def table(runs: list[Run], width: int, height: int) -> list[str]:
     width, height: how much room there is
     """
     count = ", ".join(f"{sum(r.state == s for r in runs)} {s}" for s in _states(runs))
-    order = ("running", "failed", "stopped", "queued", "done")
+    order = ("running", "failed", "diverged", "stopped", "queued", "done")
     first = sorted(runs, key=lambda run: order.index(run.state))
     shown = first if len(runs) < height else first[: max(0, height - 2)]
     longest = max((len(_name(run)) for run in shown), default=0)

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from spinup.parts.divergence import DIVERGED_FILE, Watch
 from spinup.utils import diaries
 from spinup.utils.errors import UserError
-from spinup.utils.mpi_tools import broadcast_object, mpi_statistics_scalar, proc_id
+from spinup.utils.mpi_tools import broadcast_object, mpi_statistics_scalar, mpi_sum, proc_id
 from spinup.utils.serialization_utils import convert_json, read_json, write_json
 
 COLORS = dict(
@@ -25,7 +26,7 @@ OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds
 DIARIES = (diaries.EVENTS, diaries.WANDB_RUNS)
 RUN_FILES = (
     "config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt",
-    "job.json", "output.txt", *DIARIES,
+    "job.json", "output.txt", DIVERGED_FILE, *DIARIES,
 )  # fmt: skip
 
 
@@ -113,6 +114,7 @@ class Logger:
         if output_dir is None:
             output_dir = broadcast_object(_temporary_folder() if proc_id() == 0 else None)
         self.output_dir = str(output_dir)
+        self.watch, self.not_finite = Watch(self.output_dir), []  # columns, of the present row
         if proc_id() == 0:
             diaries.require(tensorboard=tensorboard, wandb=wandb)  # before a file is touched
             try:
@@ -136,7 +138,13 @@ class Logger:
         older = run_files(folder, self.output_fname)
         if not (table.exists() and table.stat().st_size):
             older = [path for path in older if "_save" in path.name or path.suffix == ".pt"]
-            _remove([path for name in ("checkpoint", *DIARIES) for path in folder.glob(name)])
+            _remove(
+                [
+                    path
+                    for name in ("checkpoint", DIVERGED_FILE, *DIARIES)
+                    for path in folder.glob(name)
+                ]
+            )
         if not older:
             return
         number = 1
@@ -165,6 +173,7 @@ class Logger:
         if self.first_tick is None:
             self.first_tick = time.time(), steps.start
         for step in steps:
+            self.watch.step = step + steps.step
             yield step
             if self.bar is not None:
                 self.bar.update(steps.step)
@@ -192,6 +201,7 @@ class Logger:
     def save_config(self, config):
         """Write the settings of the run to config.json."""
         config = convert_json(config)
+        self.watch.set_learning_rates(config)
         if self.exp_name is not None:
             config["exp_name"] = self.exp_name
         if proc_id() == 0:
@@ -205,6 +215,8 @@ class Logger:
         """
         if proc_id() != 0:
             return
+        if hasattr(self, "pytorch_saver_elements"):  # before a good model is written over
+            self.watch.check_weights(dict(model=self.pytorch_saver_elements))
         if self.keep_models and itr is None and self.epoch is not None:
             self._save_state(state_dict, int(self.epoch))
         self._save_state(state_dict, itr)
@@ -247,10 +259,14 @@ class Logger:
         self.pytorch_saver_elements = what_to_save
 
     def dump_tabular(self):
-        """Write the row, show it, and begin the next."""
+        """Write the row, show it, and begin the next; a run that has diverged stops instead."""
         values = [self.log_current_row.get(key, "") for key in self.log_headers]
         if proc_id() == 0:
             self._print(format_table(self.log_headers, values))
+        if self.not_finite:
+            self.watch.columns(self.not_finite)
+        self.watch.check_weights()
+        if proc_id() == 0:
             if self.first_row:
                 self.output_file.write("\t".join(self.log_headers) + "\n")
             self.output_file.write("\t".join(map(str, values)) + "\n")
@@ -260,6 +276,7 @@ class Logger:
             self.rows += 1
             if self.diaries:
                 diaries.tell(self.diaries, self.log_current_row, self.rows, self.start_time)
+        self.watch.rows += 1
         self.epoch = self.log_current_row.get("Epoch")
         self.log_current_row.clear()
         self.first_row = False
@@ -335,8 +352,13 @@ class EpochLogger(Logger):
         self.epoch_dict = {}
 
     def store(self, **values):
-        """Note values: numbers, arrays or tensors, whose elements all count alike."""
+        """Note values: numbers, arrays or tensors, whose elements all count alike.
+
+        None is for what there was nothing to measure of; a NaN stops the run.
+        """
         for key, value in values.items():
+            if value is None:
+                continue
             if getattr(value, "requires_grad", False):
                 value = value.detach()  # lets go of the graph it came from
             self.epoch_dict.setdefault(key, []).append(value)
@@ -350,7 +372,12 @@ class EpochLogger(Logger):
         if val is not None:
             super().log_tabular(key, val)
             return
-        stats = mpi_statistics_scalar(_elements(self.epoch_dict.pop(key, [])), with_min_and_max)
+        values = _elements(self.epoch_dict.pop(key, []))
+        stats = mpi_statistics_scalar(values, with_min_and_max)
+        # No value at all gives NaN, too. The statistics, and so this `if`, are those of all
+        # processes.
+        if not np.isfinite(stats[0]) and mpi_sum(float(values.size)):
+            self.not_finite.append(key)
         super().log_tabular(key if average_only else "Average" + key, stats[0])
         if not average_only:
             super().log_tabular("Std" + key, stats[1])

@@ -22,7 +22,7 @@ PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a r
 class Standing:
     """How one run stands; None is what its files do not tell."""
 
-    state: str  # running, finished, stopped, failed, or original: by the original library
+    state: str  # running, finished, stopped, failed, diverged, or original: by that library
     algorithm: str | None
     environment: str | None
     seed: int | None
@@ -32,11 +32,13 @@ class Standing:
     steps_per_second: float | None
     folder: str
     wrong: str | None  # what cannot be read, in a sentence
+    diverged: str | None = None  # what was not finite, and when, in a sentence
 
 
 def standing(folder: Path) -> Standing:
     """How the run in a folder stands, by its files alone; what is broken is told, not raised."""
     from spinup.parts.checkpoint import is_claimed, read_latest
+    from spinup.parts.divergence import find_divergence
 
     wrong = []
 
@@ -53,21 +55,26 @@ def standing(folder: Path) -> Standing:
     config, job, latest = noted("config.json"), noted(JOB_FILE), read(read_latest, folder)
     table = read_table(folder / "progress.txt")
     running, ours = is_claimed(folder), "algorithm" in config
-    if table.wrong and not running:  # a run that is under way has not written everything yet
-        wrong.append(table.wrong)
     # A row whose checkpoint is missing will be made again.
     done = latest.get("epoch", 0) if ours else table.rows
     epochs = config.get("epochs", job.get("epochs"))
     epochs = epochs if isinstance(epochs, int) else None
     note = job["job"] if isinstance(job.get("job"), dict) else {}
+    diverged = find_divergence(folder, config, table.names, table.texts)
+    # A run that is under way has not written everything yet.
+    if table.wrong and not running and not (diverged and not table.rows):
+        wrong.append(table.wrong)
     if running:
         state = "running"
+    elif diverged is not None:
+        state = "diverged"
     elif config and not ours and not note:
         state = "original"
     elif (done >= epochs) if ours and epochs else note.get("state") == "finished":
         state = "finished"
     else:
         state = "failed" if note.get("state") == "failed" else "stopped"
+    results = [table.last[name] for name in PERFORMANCE if name in table.last]
     steps, seconds = table.last.get("TotalEnvInteracts"), table.last.get("Time")
     return Standing(
         state=state,
@@ -76,10 +83,11 @@ def standing(folder: Path) -> Standing:
         seed=config.get("seed", job.get("seed")),
         epochs_done=done,
         epochs=epochs,
-        performance=next((table.last[name] for name in PERFORMANCE if name in table.last), None),
+        performance=None if state == "diverged" else next(iter(results), None),
         steps_per_second=steps / seconds if steps and seconds else None,
         folder=str(folder),
         wrong=" ".join(wrong) or None,
+        diverged=None if diverged is None else diverged.sentence,
     )
 
 
@@ -97,12 +105,14 @@ class Table(NamedTuple):
     rows: int
     last: dict[str, float]
     wrong: str | None
+    names: list[str]
+    texts: list[list[str]]  # of the whole rows
 
 
 def read_table(path: Path) -> Table:
     """Look at the end of a progress.txt, which may be missing, empty or cut off."""
     if not path.exists():
-        return Table(0, {}, None)
+        return Table(0, {}, None, [], [])
     *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
     names, *rows = [line.split("\t") for line in lines if line] or [[]]
     rows = [row for row in rows if len(row) == len(names)]
@@ -111,7 +121,8 @@ def read_table(path: Path) -> Table:
         with contextlib.suppress(ValueError):
             last[name] = float(text)
     wrong = f"{path} ends in the middle of a line." if cut else None
-    return Table(len(rows), last, wrong if rows or cut else f"{path} holds no epoch.")
+    wrong = wrong if rows or cut else f"{path} holds no epoch."
+    return Table(len(rows), last, wrong, names, rows)
 
 
 def find_runs(folders) -> list[Path]:
@@ -151,8 +162,9 @@ def as_text(runs: list[Standing]) -> str:
         "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)).rstrip()
         for row in rows
     ]
-    wrong = [run.wrong for run in runs if run.wrong]
-    return "\n".join([*lines, *([""] if wrong else []), *wrong])
+    below = [f"{run.folder}: {run.diverged}" for run in runs if run.diverged]
+    below += [run.wrong for run in runs if run.wrong]
+    return "\n".join([*lines, *([""] if below else []), *below])
 
 
 def as_json(runs: list[Standing]) -> str:

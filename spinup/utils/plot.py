@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from spinup.parts.divergence import DIVERGED_FILE, find_divergence
+from spinup.parts.settings import what_differs
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.logx import OLDER_RUNS
-from spinup.utils.ls import PERFORMANCE
+from spinup.utils.ls import JOB_FILE, PERFORMANCE
 from spinup.utils.serialization_utils import read_json
 from spinup.utils.statistics import iqm
 from spinup.utils.test_policy import has_screen
@@ -28,6 +30,7 @@ MOST_POINTS = 2000  # of a line; the widest picture has fewer pixels
 # Apart for colour-blind eyes too; when they run out they come again with other dashes.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
 DASHES = ("-", "--", ":", "-.")
+ENVIRONMENT = ("environment", "env_fn", "env_name", "env_kwargs")  # settings that say which it is
 
 
 def _listed(given) -> list:
@@ -48,22 +51,31 @@ def _note(text: str) -> str:
 
 
 def read_settings(folder: Path) -> tuple[dict, list[str]]:
-    """What config.json holds, {} without one; and a sentence where it cannot be read."""
-    if not (Path(folder) / "config.json").exists():
+    """What config.json holds, {} without one; and a sentence where it cannot be read.
+
+    Of a run that stopped before it wrote one, what the grid that started it noted.
+    """
+    names = [name for name in ("config.json", JOB_FILE) if (Path(folder) / name).exists()]
+    if not names:
         return {}, []
     try:
-        return read_json(Path(folder) / "config.json"), []
+        return read_json(Path(folder) / names[0]), []
     except UserError as error:
         return {}, [f"{error} The run is used without its settings."]
 
 
-def _read_run(folder: Path, title):
-    """The whole rows of a run's table, with the name of its experiment; None without rows."""
+def _read_run(folder: Path, title, config: dict, damage: list):
+    """The whole rows of a run's table, with the name of its experiment; None without rows.
+
+    A run that diverged has the rows before that; one that did so in its first epoch has a single
+    row of NaN, for it counts all the same.
+    """
     import pandas as pd
 
-    path, (config, damage) = folder / "progress.txt", read_settings(folder)
+    path, lines, cut = folder / "progress.txt", [], ""
     try:
-        *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        if os.path.lexists(path):
+            *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
         _note(f"{path} cannot be read ({error.strerror}); it is left out.")
         return None
@@ -72,12 +84,21 @@ def _read_run(folder: Path, title):
     for sentence in damage:
         _note(sentence)
     lines = [line for line in lines if line and line.count("\t") == lines[0].count("\t")]
-    if len(lines) < 2:
+    names, *rows = [line.split("\t") for line in lines] or [[]]
+    diverged = find_divergence(folder, config, names, rows)
+    if not rows and diverged is None:
         _note(f"{path} holds no epoch yet; it is left out.")
         return None
-    data = pd.read_csv(io.StringIO("\n".join(lines)), sep="\t", quoting=3)
+    if diverged is not None:
+        lines = lines[: 1 + diverged.epochs_done]  # a row may be there whose epoch was never saved
+    if len(lines) > 1:
+        data = pd.read_csv(io.StringIO("\n".join(lines)), sep="\t", quoting=3)
+    else:
+        data = pd.DataFrame({"Epoch": [np.nan], "TotalEnvInteracts": [np.nan]})
     environment, seed = config.get("environment"), config.get("seed")
-    env_id = environment.get("id") if isinstance(environment, dict) else None
+    known = environment if isinstance(environment, dict) else dict(id=config.get("env_name"))
+    env_id = known.get("id")
+    data.attrs |= dict(diverged=diverged, epochs=len(lines) - 1 if lines else 0)
     data.attrs["env_id"] = env_id if isinstance(env_id, str) else None
     name_without_seed = re.sub(r"_s\d+$", "", folder.resolve().name)
     data.attrs["name"] = str(title or config.get("exp_name") or name_without_seed or "exp")
@@ -94,22 +115,54 @@ def refuse_damage(runs):
 
 
 def _read_runs(folders, titles):
-    """The runs in `folders` and below; each knows its experiment and its number."""
-    runs = {}
+    """The runs in `folders` and below; each knows its experiment and its number.
+
+    Runs of one name whose settings differ are several experiments, named by what differs:
+    Condition1 with the environment, `attrs` without it ('name' where each environment is looked at
+    by itself, 'name_of_all' where all are taken together).
+    """
+    runs, configs = {}, {}
     for folder, title in zip(folders, titles):
         for root, below, files in os.walk(folder):
             below[:] = sorted(name for name in below if name != OLDER_RUNS)
-            run = _read_run(Path(root), title) if "progress.txt" in files else None
+            if not {"progress.txt", DIVERGED_FILE} & set(files):
+                continue
+            config, damage = read_settings(Path(root))
+            run = _read_run(Path(root), title, config, damage)
             if run is not None:
                 # By two paths to the same run an experiment would look surer than it is.
-                runs[Path(root).resolve(), run.attrs["name"]] = run
-    names = [name for _, name in runs]
-    for number, (name, run) in enumerate(zip(names, runs.values())):
+                key = Path(root).resolve(), run.attrs["name"]
+                runs[key], configs[key] = run, config
+    found, configs = list(runs.values()), list(configs.values())
+    titles = [run.attrs["name"] for run in found]
+    elsewhere = [(run.attrs["name"], run.attrs["env_id"]) for run in found]
+    names = _told_apart(titles, titles, configs)
+    apart = dict(apart=ENVIRONMENT)
+    for run, name, name_of_all in zip(
+        found,
+        _told_apart(titles, elsewhere, configs, **apart),
+        _told_apart(titles, titles, configs, **apart),
+    ):
+        run.attrs |= dict(name=name, name_of_all=name_of_all)
+    for number, (name, run) in enumerate(zip(names, found)):
         run["Unit"] = names[:number].count(name)
         run["Condition1"], run["Condition2"] = name, f"{name}-{number}"
         for column in [column for column in PERFORMANCE if column in run][:1]:
             run["Performance"] = run[column]
-    return list(runs.values())
+        if run.attrs["diverged"] is not None:
+            run["Diverged"] = True
+    return found
+
+
+def _told_apart(titles, groups, configs, **apart) -> list[str]:
+    """Titles of runs; within a group, those with other settings get these settings behind it."""
+    members, names = {}, list(titles)
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    for found in members.values():
+        for i, difference in zip(found, what_differs([configs[i] for i in found], **apart)):
+            names[i] += f" ({difference})" if difference else ""
+    return names
 
 
 def get_datasets(logdir, condition=None):
@@ -161,6 +214,9 @@ def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     runs = _read_runs(folders, titles)
     if not runs:
         raise UserError(f"No progress.txt with an epoch in it was found in {names}.")
+    if not any(run.attrs["epochs"] for run in runs):
+        many = "1 run diverged in its" if len(runs) == 1 else f"{len(runs)} runs diverged in their"
+        raise UserError(f"No epoch was done in {names}: {many} first.")
     return runs
 
 
@@ -212,7 +268,7 @@ def summarize(curves, estimator="mean", band="ci"):
     """Several runs as one: x, the line, both edges of the band, and how many runs are there.
 
     A run is interpolated between its own points and not continued beyond its ends;
-    where one run is shorter, line and band are those of the others.
+    where one run is shorter, line and band are those of the others, and the number says so.
     """
     x = np.unique(np.concatenate([curve.index for curve in curves]))
     if len(x) > MOST_POINTS:  # seconds are never the same in two runs
@@ -254,28 +310,43 @@ def plot_data(
     for column in (xaxis, value, condition):
         check_known("column", column, list(dict.fromkeys(c for frame in frames for c in frame)))
     curves = {name: [] for frame in frames for name in frame[condition].unique()}
+    ends = {name: [] for name in curves}  # where runs diverged
     for frame in frames:
-        if xaxis in frame and value in frame:
-            for (name, _), run in frame.groupby([condition, "Unit"]):
-                curves[name].append(_curve(run, xaxis, value, smooth))
-    curves = {name: [curve for curve in found if len(curve)] for name, found in curves.items()}
+        for (name, _), run in frame.groupby([condition, "Unit"]):
+            drawn = xaxis in run and value in run
+            curve = _curve(run, xaxis, value, smooth) if drawn else ()
+            if "Diverged" in run and run["Diverged"].eq(True).any():
+                ends[name].append(curve.index[-1] if len(curve) else -np.inf)
+            if len(curve):
+                curves[name].append(curve)
     if not any(curves.values()):
-        raise UserError(f"No run has numbers under both {xaxis!r} and {value!r}.")
+        many = sum(map(len, ends.values()))
+        diverged = f" {many} diverged before an epoch was done." if many else ""
+        raise UserError(f"No run has numbers under both {xaxis!r} and {value!r}.{diverged}")
     if ax is None:
         import matplotlib.pyplot as plt
 
         ax = plt.gca()
     numbers = []
     for i, (name, found) in enumerate(curves.items()):
-        if not found:
+        if not found and not ends[name]:
             continue
-        x, line, low, high, number = summarize(found, estimator, band)
+        label = _label(name, found, ends[name], xaxis)
         color, dashes = COLORS[i % len(COLORS)], DASHES[i // len(COLORS) % len(DASHES)]
-        style = dict(color=color, linestyle=dashes, linewidth=1.5, label=name)
-        (drawn,) = ax.plot(x, line, **style | dict(marker="o" if len(x) == 1 else "") | kwargs)
+        style = dict(color=color, linestyle=dashes, linewidth=1.5, label=label) | kwargs
+        x = line = low = high = np.array([])
+        if found:
+            x, line, low, high, number = summarize(found, estimator, band)
+            # Beyond, it would be a line of those runs that were lucky.
+            kept = x <= min(ends[name], default=np.inf)
+            x, line, low, high = x[kept], line[kept], low[kept], high[kept]
+            numbers += [n for n, k in zip(number, kept) if k]
+        (drawn,) = ax.plot(x, line, **dict(marker="o" if len(x) == 1 else "") | style)
         ax.fill_between(x, low, high, color=drawn.get_color(), alpha=0.18, linewidth=0)
-        numbers += number
-    fewest, most = min(numbers), max(numbers)
+        if ends[name] and len(x):
+            mark = dict(marker="X", markersize=8, linestyle="none", label="_diverged")
+            ax.plot(x[-1:], line[-1:], color=drawn.get_color(), **mark)
+    fewest, most = min(numbers, default=0), max(numbers, default=0)
     many = f"{most}" if fewest == most else f"{fewest} to {most}"
     meaning = (
         f"line: {IN_WORDS.get(estimator, estimator)} of {many} runs"
@@ -284,10 +355,24 @@ def plot_data(
     )
     meaning += f"; band: {BANDS[band]}" if most > 1 and band != "none" else ""
     meaning += f"; smoothed over {smooth} points" if smooth > 1 else ""
+    if any(ends.values()):
+        meaning += "\nX: a run diverged, and the line of its experiment ends"
     kinds = dict.fromkeys(k for f in frames for k in [p for p in PERFORMANCE if p in f][:1])
     ylabel = f"{value}\n({' or '.join(kinds)})" if value == "Performance" else value
     _dress(ax, xaxis, ylabel, meaning)
     return ax
+
+
+def _label(name, found, ends, xaxis) -> str:
+    """An experiment's name in the legend, with how many of its runs diverged or are shorter."""
+    lost = sum(map(np.isneginf, ends))  # those without a curve
+    told = [f"{len(ends)} of {len(found) + lost} diverged"] if ends else []
+    lengths = {len(curve) for curve in found}
+    last = {curve.index[-1] for curve in found}
+    if not ends and len(last) > 1 and (len(lengths) > 1 or xaxis != "Time"):
+        beyond = sum(curve.index[-1] > min(last) for curve in found)
+        told.append(f"{len(found)} runs, {beyond} after {min(last):g}")
+    return f"{name} ({', '.join(told)})" if told else name
 
 
 def _dress(ax, xlabel, ylabel, meaning):

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from spinup.parts.divergence import DIVERGED_FILE
 from spinup.utils import jobs
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import THREADS
@@ -432,6 +433,6 @@ def unpack(parcel: Parcel, folder: Path):
                 os.fsync(file.fileno())
         else:
             write_whole(path, content)
-    for path in (folder / "checkpoint").rglob("*"):
+    for path in ((folder / DIVERGED_FILE), *(folder / "checkpoint").rglob("*")):
         if path.is_file() and str(path.relative_to(folder)) not in parcel.files:
             path.unlink()

@@ -204,11 +204,15 @@
     const runs = data.runs.filter((r) => r.environment === panel.environment && !hidden.has(r.experiment));
     panel.lines = [];
     for (const name of data.experiments) {
-      const curves = runs.filter((r) => r.experiment === name)
-        .map((r) => curve(r, chosen.x, chosen.y, chosen.smooth)).filter(Boolean);
+      const members = runs.filter((r) => r.experiment === name);
+      const found = members.map((r) => curve(r, chosen.x, chosen.y, chosen.smooth));
+      const curves = found.filter(Boolean);
       if (!curves.length) continue;
-      const points = summary(curves, chosen.single ? { line: chosen.line, band: "none" } : chosen);
-      panel.lines.push({ name, curves, points });
+      // Beyond the first run that diverged, the line would be one of those that were lucky.
+      const ends = members.flatMap((r, i) => r.diverged ? [found[i] ? found[i].x[found[i].x.length - 1] : -Infinity] : []);
+      const end = Math.min(Infinity, ...ends);
+      const points = summary(curves, chosen.single ? { line: chosen.line, band: "none" } : chosen).filter((p) => p.x <= end);
+      panel.lines.push({ name, curves, points, diverged: ends.length, of: members.length });
     }
   }
 
@@ -274,12 +278,19 @@
     if (!chosen.single) {
       for (const line of lines) {
         const at = line.points.map((p) => [sx(p.x), sy(p.y)]);
+        if (!at.length) continue;
+        if (line.diverged) cross(svg, at[at.length - 1], color(number[line.name]));
         trace(svg, at, "curve", color(number[line.name]), dash(number[line.name]), line.name);
       }
     }
     panel.marks = add(svg, "g");
     describe(panel);
     moveTo(panel, panel.at);
+  }
+
+  function cross(svg, [x, y], hue) {
+    const d = path([[x - 5, y - 5], [x + 5, y + 5]]) + path([[x - 5, y + 5], [x + 5, y - 5]]);
+    add(svg, "path", { class: "diverged", d }).style.cssText = `stroke:${hue};stroke-width:3`;
   }
 
   function trace(svg, at, name, hue, dashes, title) {
@@ -299,8 +310,10 @@
     let text = chosen.single || most <= 1 ? "Each line: one run" : `Line: ${LINES[chosen.line]} of ${many} runs`;
     if (!chosen.single && most > 1 && chosen.band !== "none") text += `; band: ${BANDS[chosen.band]}`;
     if (chosen.smooth > 1) text += `; smoothed over ${chosen.smooth} points`;
+    const lost = panel.lines.filter((l) => l.diverged);
+    if (lost.length) text += `. A line ends (×) where a run diverged: ${lost.map((l) => `${l.diverged} of ${l.of} of ${l.name}`).join(", ")}`;
     if (chosen.y === "Performance") text += `. Performance: ${panel.performance.join(" or ")}`;
-    panel.caption.textContent = numbers.length ? text + "." : "";
+    panel.caption.textContent = numbers.length || lost.length ? text + "." : "";
     const shown = panel.lines.map((l) => l.name).join(", ");
     panel.svg.setAttribute("aria-label", `${chosen.y} against ${chosen.x}${panel.environment ? ` on ${panel.environment}` : ""}: ${shown}. Arrow keys read values.`);
   }
@@ -454,8 +467,8 @@
       for (const r of rows) {
         const row = add(body, "tr");
         named(row, r.experiment);
-        const few = add(row, "td", {}, String(r.seeds));
-        if (r.seeds < data.enough_seeds) few.className = "failed";
+        const few = add(row, "td", {}, r.diverged ? `${r.seeds} (${r.diverged} diverged)` : String(r.seeds));
+        if (r.seeds < data.enough_seeds || r.diverged) few.className = "failed";
         const fewest = r.steps_fewest === r.steps ? "" : `${whole(r.steps_fewest)} to `;
         const interval = r.iqm_interval ? `${even(r.iqm_interval[0], largest)} to ${even(r.iqm_interval[1], largest)}` : "–";
         for (const text of [fewest + whole(r.steps), even(r.mean, largest), even(r.iqm, largest), interval]) add(row, "td", {}, text);
@@ -568,7 +581,7 @@
       add(row, "td", { class: "left named", title: run.experiment }, run.experiment);
       add(row, "td", { class: "left" }, run.environment || "–");
       for (const text of [run.seed ?? "–", run.epochs, whole(run.steps), even(run.score, largest)]) add(row, "td", {}, String(text));
-      add(row, "td", { class: run.state === "failed" ? "left failed" : "left" }, run.state);
+      add(row, "td", { class: ["failed", "diverged"].includes(run.state) ? "left failed" : "left" }, run.state);
     }
   }
 

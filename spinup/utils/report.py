@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import spinup
+from spinup.parts.divergence import STOPS, read_divergence
 from spinup.utils import compare, plot
 from spinup.utils.errors import UserError
 from spinup.utils.logx import OLDER_RUNS
@@ -26,7 +27,7 @@ FILMS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 LARGEST_FILM, LARGEST_FILMS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of all together
 OUTPUT, LAST_LINES, LONGEST_LINE = "output.txt", 30, 400
 # What is no setting that tells experiments apart: a run's own, and what follows from others.
-NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces")
+NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces", "job", STOPS)
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 LAST_WORDS = re.compile(r"spinup: |[\w.]*(Error|Exception|Interrupt)\b")
 
@@ -43,7 +44,7 @@ def _numbers(run, rows) -> dict[str, list]:
     import pandas as pd
 
     columns = {}
-    names = [name for name in run if name not in ("Unit", "Condition1", "Condition2")]
+    names = [name for name in run if name not in ("Unit", "Condition1", "Condition2", "Diverged")]
     names.sort(key=lambda name: name != "Performance")
     for name in names:
         values = pd.to_numeric(run[name].iloc[rows], errors="coerce").to_numpy(float)
@@ -130,13 +131,13 @@ def _has_failed(folder: Path, lines) -> bool:
     with contextlib.suppress(UserError):
         note = read_json(folder / "job.json").get("job")
     state = note.get("state") if isinstance(note, dict) else None
-    if state in ("failed", "finished"):
-        return state == "failed"
+    if state in ("failed", "finished", "diverged"):
+        return state != "finished"
     return any(map(TRACEBACK.match, lines)) or any(map(LAST_WORDS.match, lines[-1:]))
 
 
 def _failures(folders, finished) -> dict[str, list[str]]:
-    """The last lines of the runs that failed, also of those without a single epoch, by folder.
+    """The last lines of the runs that failed or diverged, also without an epoch, by folder.
 
     finished: the folders of runs that have all their epochs; what they said is no failure
     """
@@ -144,7 +145,10 @@ def _failures(folders, finished) -> dict[str, list[str]]:
     for folder in folders:
         for root, below, names in os.walk(folder):
             below[:] = sorted(name for name in below if name != OLDER_RUNS)
-            if {"job.json", OUTPUT} & set(names) and root not in finished:
+            diverged = read_divergence(root)
+            if diverged is not None:
+                failures[root] = [diverged.sentence]
+            elif {"job.json", OUTPUT} & set(names) and root not in finished:
                 lines = _last_lines(Path(root) / OUTPUT)
                 if _has_failed(Path(root), lines):
                     failures[root] = lines
@@ -154,14 +158,15 @@ def _failures(folders, finished) -> dict[str, list[str]]:
 def _listed(run, found, args) -> dict:
     """A run's line in the list of all runs."""
     config, _ = plot.read_settings(run.attrs["folder"])
-    done, epochs = len(run), config.get("epochs")
+    done, epochs = run.attrs["epochs"], config.get("epochs")
     epochs = epochs if isinstance(epochs, int) else None
     score, _ = compare.final_score(run, found.value, args.last, args.at) or (None, None)
     _, steps = compare.final_score(run, compare.STEPS) or (None, None)
+    state = "" if epochs is None else "finished" if done >= epochs else "unfinished"
     return dict(
         experiment=run.attrs["name"], environment=run.attrs["env_id"], seed=run.attrs["seed"],
         epochs=f"{done} of {epochs}" if epochs else f"{done}", steps=steps, score=score,
-        state="" if epochs is None else "finished" if done >= epochs else "unfinished",
+        state="diverged" if compare.has_diverged(run) else state,
     )  # fmt: skip
 
 
@@ -175,6 +180,7 @@ def _curves(runs, doubts) -> list[dict]:
     for run in runs:
         rows = np.linspace(0, len(run) - 1, min(most, len(run))).round().astype(int)
         who = dict(experiment=run.attrs["name"], environment=run.attrs["env_id"])
+        who["diverged"] = compare.has_diverged(run)
         curves.append(who | dict(columns=_numbers(run, rows)))
     return curves
 
@@ -202,13 +208,18 @@ def collect(runs, folders, args) -> dict:
     failures, films = _failures(folders, finished), []
     for folder, run in listed.items():
         run["run"] = name_of(folder)
-        run["state"] = "failed" if folder in failures else run["state"]
+        if folder in failures and run["state"] != "diverged":
+            run["state"] = "failed"
         spent = sum(len(film.get("src", "")) * 3 // 4 for film in films)
         films += _films(Path(folder), run["run"], LARGEST_FILMS - spent)
     doubts = [*found.warnings, *(d for run in runs for d in run.attrs["damage"])]
     experiments = list(dict.fromkeys(run.attrs["name"] for run in runs))
     many = f"{_counted(len(runs), 'run')} in {_counted(len(experiments), 'experiment')}"
-    many += f", {len(failures)} failed" if failures else ""
+    diverged = [run for run in runs if compare.has_diverged(run)]
+    lost = {run.attrs["folder"] for run in diverged}
+    failed = sum(folder not in lost for folder in failures)
+    many += f", {failed} failed" if failed else ""
+    many += f", {len(diverged)} diverged" if diverged else ""
     day = f"{time.localtime().tm_mday} {time.strftime('%B %Y')}"
     return dict(
         made=f"{many}. Made on {day} by spinup {spinup.__version__}.",

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from spinup.run import guarded
+from spinup.utils.errors import Diverged
 from spinup.utils.mpi_tools import barrier, mpi_fork, on_first_process, proc_id
 from spinup.utils.run_utils import with_env_fn
 
@@ -18,6 +19,7 @@ def run(job_file, folder=None):
     import cloudpickle
 
     from spinup.parts.checkpoint import claim, make_restartable
+    from spinup.parts.divergence import Divergence, read_divergence, write_divergence
     from spinup.utils.jobs import folder_of, in_folder, note
 
     job = cloudpickle.loads(Path(job_file).read_bytes())
@@ -28,7 +30,12 @@ def run(job_file, folder=None):
         Path(job_file).unlink()  # all have read it, and it is nobody else's business
     on_first_process(lambda: (claim(folder_of(job)), note(job, "started")))
     make_restartable(folder_of(job))
-    job.thunk(**with_env_fn(job.kwargs))
+    try:
+        job.thunk(**with_env_fn(job.kwargs))
+    except Diverged as error:  # one that knows no run folder, such as an environment being made
+        if proc_id() == 0 and read_divergence(folder_of(job)) is None:
+            write_divergence(folder_of(job), Divergence(str(error), None, 0))
+        raise
     if proc_id() == 0:
         note(job, "finished")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from spinup import user_config
 from spinup.utils import flags
-from spinup.utils.errors import UserError, did_you_mean
+from spinup.utils.errors import Diverged, UserError, did_you_mean
 from spinup.utils.logx import cannot_write, colorize
 from spinup.utils.ls import JOB_FILE, read_table
 from spinup.utils.mpi_tools import (
@@ -455,10 +455,11 @@ def importable(algorithm):
 
 def train(
     algorithm, settings, env_name, env_kwargs=None, num_cpu=1, exp_name=None, data_dir=None,
-    datestamp=False, overwrite=False, output_dir=None, **logging,
+    datestamp=False, overwrite=False, output_dir=None, retry=False, **logging,
 ):  # fmt: skip
     """Start a run in this process, or go on with it if its folder holds the same one unfinished.
 
+    retry: go on with it also if it has diverged
     logging: what else the logger is to do, such as tensorboard=True
     """
     from spinup.parts.envs import find_spec
@@ -479,17 +480,24 @@ def train(
         where |= {} if output_dir is None else dict(output_dir=str(output_dir))
         procs = num_procs() if under_launcher() else num_cpu
         where |= {key: True for key, on in logging.items() if on}
-        decided = on_first_process(lambda: _decide(algorithm, kwargs, where, procs, overwrite))
+        decided = on_first_process(
+            lambda: _decide(algorithm, kwargs, where, procs, overwrite, retry)
+        )
     mpi_fork(num_cpu, handed_over=json.dumps(decided))  # from here on in every process
     algorithm(**kwargs | decided)
 
 
-def _decide(algorithm, kwargs, where, procs, overwrite) -> dict:
+def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
     """How to call an algorithm so that it goes on with what the folder of `where` holds."""
     from spinup.parts.checkpoint import read_latest
+    from spinup.parts.divergence import again
 
     folder = Path(where["output_dir"])
     todo = what_to_do(algorithm, kwargs | dict(logger_kwargs=where), procs, overwrite)
+    if todo == "diverged":
+        if not retry:
+            raise Diverged(again(folder))
+        todo = "start" if read_latest(folder) is None else "resume"
     if todo == "start":
         where = where | dict(overwrite=overwrite or "algorithm" in _read(folder, "config.json"))
         return dict(logger_kwargs=where, resume=False)
@@ -505,7 +513,9 @@ def _decide(algorithm, kwargs, where, procs, overwrite) -> dict:
 
 
 def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -> str:
-    """Whether to 'start' a run or to 'resume' what its folder holds, or that it is 'finished'.
+    """Whether to 'start' a run or to 'resume' it; or that it is 'finished', or has 'diverged'.
+
+    One that has diverged would do so again, for equal settings give equal runs.
 
     Every door asks here: the command line, `call_experiment` and grids. It looks, and changes
     nothing; UserError tells what differs where the folder holds another run. Of a function that is
@@ -518,6 +528,7 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
     overwrite: start anew, whatever the folder holds
     """
     from spinup.parts.checkpoint import read_latest
+    from spinup.parts.divergence import read_divergence
     from spinup.parts.session import algorithm_name, refuse_other_settings
 
     if overwrite:
@@ -528,9 +539,9 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
         config, note = _read(folder, "config.json"), _read(folder, JOB_FILE)
     except OSError as error:  # a name that is too long, or a folder closed to us
         raise cannot_write(folder, error)
-    ours = "algorithm" in config
+    ours, diverged = "algorithm" in config, read_divergence(folder) is not None
     through = isinstance(note.get("job"), dict) and note["job"].get("state") == "finished"
-    if latest is None and not through:
+    if latest is None and not through and not diverged:
         # What a run leaves that was stopped before its first checkpoint is made again.
         if read_table(folder / "progress.txt").rows <= (ours or bool(note)):
             return "start"
@@ -540,15 +551,17 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
                 "Choose another --exp_name, or start anew with --overwrite."
             )
     asked = kwargs | dict(num_procs=num_cpu)
-    if latest is not None and is_algorithm(thunk):
+    if is_algorithm(thunk) and (latest is not None or (diverged and ours)):
         asked = _defaults(thunk) | with_env_fn(asked) | dict(algorithm=algorithm_name(thunk))
         refuse_other_settings(folder, asked)
-        return "finished" if latest["epoch"] >= asked["epochs"] else "resume"
+        if latest is not None and latest["epoch"] >= asked["epochs"]:
+            return "finished"
+        return "diverged" if diverged else "resume"
     if note:
         refuse_other_settings(folder, asked, JOB_FILE)
     if through and kwargs.get("epochs", 0) <= note.get("epochs", 0):
         return "finished"
-    return "start" if latest is None else "resume"
+    return "diverged" if diverged else "start" if latest is None else "resume"
 
 
 def _read(folder, file) -> dict:
@@ -598,7 +611,7 @@ def resume(run_folder, epochs=None, env_name=None):
     logging = {key: (config.get("logger_kwargs") or {}).get(key) is True for key in flags.LOGGING}
     train(
         algorithm, settings, output_dir=folder, exp_name=config.get("exp_name"),
-        num_cpu=config.get("num_procs", 1), **env, **logging,
+        num_cpu=config.get("num_procs", 1), retry=True, **env, **logging,
     )  # fmt: skip
 
 
