@@ -14,6 +14,7 @@ from gymnasium.spaces import Discrete
 import spinup
 from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
+from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import check, differences
 from spinup.utils.errors import UserError
 from spinup.utils.logx import EpochLogger
@@ -21,21 +22,28 @@ from spinup.utils.mpi_tools import num_procs, on_first_process, proc_id
 from spinup.utils.serialization_utils import read_json
 
 
-def prepare(settings: dict, **limits) -> int:
-    """Check the settings, share out the cores, seed all randomness; gives this process's seed.
+def prepare(settings: dict, **limits) -> Seeds:
+    """Check the settings, share out the cores, seed the global streams; gives all other seeds.
 
     limits: least and greatest value of a setting whose name means something else elsewhere
     """
     check(settings, **limits)
-    seed = settings["seed"] + 10_000 * proc_id()
-    np.random.seed(seed)  # for environments that use Python's or NumPy's common stream
-    random.seed(seed)
+    seeds = run_seeds(settings["seed"], proc_id())
+    words = seeds.common.generate_state(8)
+    np.random.seed(words[:4])  # for environments that use Python's or NumPy's global stream
+    random.seed(words[4:].tobytes())
     if "torch" in sys.modules:  # the backend of the algorithm that calls this
         from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
 
         setup_pytorch_for_mpi()
-        sys.modules["torch"].manual_seed(seed)
-    return seed
+        sys.modules["torch"].manual_seed(framework_seed(settings["seed"], proc_id()))
+    return seeds
+
+
+def make_envs(env_fn, num_envs: int, seeds: Seeds, max_ep_len) -> tuple[VectorEnv, VectorEnv]:
+    """The environments to train in, and one to evaluate in, which share nothing."""
+    env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
+    return env, VectorEnv(env_fn, 1, seeds.test_env, max_ep_len, apart_from=env)
 
 
 class Pace(NamedTuple):

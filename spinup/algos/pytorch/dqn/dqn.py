@@ -17,7 +17,7 @@ from spinup.algos.pytorch.dqn import core
 from spinup.parts import session
 from spinup.parts.buffers import NStepReplayBuffer, NStepTransitions
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import VectorEnv, play
+from spinup.parts.envs import play
 from spinup.parts.pytorch.fast.capture import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average, tensors_on, to_tensor
 from spinup.parts.pytorch.models import build
@@ -113,13 +113,12 @@ def dqn(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seed = session.prepare(settings)
-    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
-    test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
+    seeds = session.prepare(settings)
+    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
     buffer = NStepReplayBuffer(
-        size=replay_size, seed=seed, convert=tensors_on(device), n_step=n_step, gamma=gamma,
+        size=replay_size, seed=seeds.buffer, convert=tensors_on(device), n_step=n_step, gamma=gamma,
         priority_exponent=priority_exponent if prioritized else None, **session.space_dims(env),
     )  # fmt: skip
     learner = make_learner(ac, lr)

@@ -7,8 +7,8 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
-from spinup.parts.envs import require_actions
-from spinup.parts.pytorch.layers import count_vars, few_rows, mlp, observation_mlp
+from spinup.parts.envs import refuse_images, require_actions
+from spinup.parts.pytorch.layers import count_vars, few_rows, is_image, mlp, observation_mlp
 from spinup.parts.pytorch.networks import (
     ActionRange,
     Ensemble,
@@ -31,6 +31,7 @@ class MLPActorCritic(nn.Module):
         critics=2,
     ):  # fmt: skip
         super().__init__()
+        refuse_images(observation_space, is_image, "her")
         require_actions(action_space, (Box, Discrete), "her", "Make one number of them first.")
         obs_dim = observation_space.shape
         if isinstance(action_space, Box):
