@@ -83,6 +83,27 @@ def pace(steps_per_epoch: int, num_envs: int, epochs: int) -> Pace:
     return Pace(steps_per_epoch // stride, stride, epochs)
 
 
+def plan(settings: dict) -> int:
+    """How many epochs a run was first started with, also where it is resumed with more.
+
+    What is to change over the length of a run changes by this number: else it would jump back
+    when the run is extended.
+    """
+    folder = (settings["logger_kwargs"] or {}).get("output_dir")
+
+    def first_plan():
+        if folder is None or not (settings["resume"] or is_restartable(folder)):
+            return settings["epochs"]
+        if read_latest(folder) is None:
+            return settings["epochs"]
+        config = read_json(f"{folder}/config.json")
+        # The version before kept only the number of epochs it was last started with.
+        planned = config.get("planned_epochs", config.get("epochs"))
+        return planned if type(planned) is int and planned > 0 else settings["epochs"]
+
+    return on_first_process(first_plan)
+
+
 def open_logger(
     algorithm: str, settings: dict, env: VectorEnv, network, rows: int | None = None
 ) -> EpochLogger:
@@ -95,7 +116,7 @@ def open_logger(
     logger_kwargs = dict(settings["logger_kwargs"] or {})
     folder, maker = logger_kwargs.get("output_dir"), settings["env_fn"]
     config = {key: value for key, value in settings.items() if key != "resume"}
-    config |= dict(algorithm=algorithm, num_procs=num_procs())
+    config |= dict(algorithm=algorithm, num_procs=num_procs(), planned_epochs=plan(settings))
     resume = folder is not None and on_first_process(
         lambda: _claim(folder, config, settings["resume"] or is_restartable(folder))
     )

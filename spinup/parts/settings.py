@@ -30,7 +30,7 @@ CHOICES = dict(
     method=("auto", "td3", "ddpg", "dqn"), strategy=("future", "final", "episode"),
 )  # fmt: skip
 # Not part of what a run computes, or compared apart.
-NOT_COMPARED = {"epochs", "logger_kwargs", "resume", "save_freq"}
+NOT_COMPARED = {"epochs", "planned_epochs", "logger_kwargs", "resume", "save_freq"}
 
 
 def check(settings: dict, **otherwise):

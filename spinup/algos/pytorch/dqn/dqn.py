@@ -117,6 +117,7 @@ def dqn(
     env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
+    planned = pace._replace(epochs=session.plan(settings))  # as it was started: not if extended
     buffer = NStepReplayBuffer(
         size=replay_size, seed=seeds.buffer, convert=tensors_on(device), n_step=n_step, gamma=gamma,
         priority_exponent=priority_exponent if prioritized else None, **session.space_dims(env),
@@ -128,7 +129,7 @@ def dqn(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
     )
     epsilon_at = partial(schedule, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
-    beta_at = partial(schedule, start=importance_exponent, end=1.0, steps=pace.total())
+    beta_at = partial(schedule, start=importance_exponent, end=1.0, steps=planned.total())
 
     def policy(obs, epsilon=0.0):
         act = ac.act(to_tensor(obs, device))
