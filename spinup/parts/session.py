@@ -13,6 +13,7 @@ from gymnasium.spaces import Discrete
 
 import spinup
 from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
+from spinup.parts.env_memory import explain, find_memory
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import check, differences
@@ -131,6 +132,8 @@ def open_logger(
     logger.setup_pytorch_saver(network)
     name = environment["id"] or environment["made_by"]
     logger.log(f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}")
+    if memory := on_first_process(lambda: find_memory(maker, env)):
+        logger.log(explain(memory, resume), color="yellow")
     return logger
 
 
