@@ -1,6 +1,7 @@
 """What an environment says happened is what happened: ends, successors, seeds, spaces, errors."""
 
 import json
+import re
 import sys
 
 import gym as gym_of_old
@@ -8,8 +9,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Sequence, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Tuple
 
+import spinup
 from spinup.algos.pytorch.ddpg import ddpg as ddpg_module
 from spinup.algos.pytorch.dqn import dqn as dqn_module
 from spinup.algos.pytorch.sac import sac as sac_module
@@ -193,6 +195,54 @@ def test_actions_are_moved_to_the_bounds_of_each_dimension():
     assert all(space.contains(a) for e in env.envs for a in e.taken)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
+def test_actions_of_integers_are_rounded_and_clipped_before_they_are_cast(dtype):
+    space = Box(0, 100, (5,), dtype)
+    env = VectorEnv(lambda: Counter(action_space=space))
+    env.step(np.array([[300.7, -1000.2, 41.6, 99.4, np.inf]]))
+    env.step(np.array([[300, -1000, 42, 99, 2**40]]))
+    assert [a.tolist() for a in env.envs[0].taken] == [[100, 0, 42, 99, 100], [100, 0, 42, 99, 100]]
+    assert all(space.contains(a) for a in env.envs[0].taken)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_integers_without_bounds_stop_at_those_of_their_kind(dtype):
+    space = Box(-np.inf, np.inf, (3,), dtype)
+    env = VectorEnv(lambda: Counter(action_space=space))
+    env.step(np.array([[1e30, -1e30, 7.4]], np.float32))
+    (taken,) = env.envs[0].taken
+    assert taken.tolist() == [space.high[0], space.low[0], 7]
+    assert taken.dtype == dtype
+
+
+def test_an_integer_that_is_no_number_gets_a_sentence():
+    env = VectorEnv(lambda: Counter(action_space=Box(0, 9, (1,), np.int8)))
+    with pytest.raises(UserError, match="NaN.*smaller learning rate"):
+        env.step(np.array([[np.nan]]))
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac"])
+def test_algorithms_train_with_integer_actions(name, tmp_path):
+    envs, space = [], Box(-3, 100, (2,), np.int8)
+
+    def env_fn():
+        envs.append(Counter(clock=5, action_space=space))
+        return envs[-1]
+
+    train, ac_kwargs = getattr(spinup, f"{name}_pytorch"), dict(hidden_sizes=[4])
+    where = dict(output_dir=tmp_path)
+    train(env_fn, steps_per_epoch=60, epochs=1, ac_kwargs=ac_kwargs, logger_kwargs=where)
+    taken = envs[0].taken
+    assert len(taken) == 60
+    assert all(space.contains(action) for action in taken)
+
+
+def test_integers_without_bounds_are_no_bounds_for_a_squashed_policy(tmp_path):
+    space = Box(-np.inf, np.inf, (2,), np.int64)
+    with pytest.raises(UserError, match="needs bounds for its actions"):
+        sac_module.sac(lambda: Counter(action_space=space), logger_kwargs=dict(output_dir=tmp_path))
+
+
 def test_actions_of_several_axes_are_flat_for_the_algorithm_only():
     space = Box(-1, 1, (2, 3), np.float32)
     env = VectorEnv(lambda: Counter(action_space=space), n=2)
@@ -276,6 +326,52 @@ def test_images_stay_bytes_until_a_batch_is_drawn():
     assert batch.obs.dtype == torch.float32
     assert np.array_equal(batch.obs[0].numpy(), image)
     assert batch.act.dtype == torch.int64
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0)])
+def test_spaces_without_a_number_get_a_sentence(shape):
+    with pytest.raises(UserError, match="Observations.*holds no number.*constant"):
+        VectorEnv(lambda: Shows(Box(0, 1, shape), np.zeros(shape, np.float32)))
+    with pytest.raises(UserError, match="Observations.*cannot be made one array"):
+        VectorEnv(lambda: Shows(Dict({}), {}))
+    with pytest.raises(UserError, match="Actions.*nothing to choose"):
+        VectorEnv(lambda: Counter(action_space=Box(0, 1, shape)))
+
+
+def test_an_observation_of_another_size_than_the_space_gets_a_sentence():
+    with pytest.raises(UserError, match=r"shape \(1,\).*says \(3,\)"):
+        VectorEnv(lambda: Shows(Box(0, 1, (3,)), np.zeros(1, np.float32)))
+    assert VectorEnv(lambda: Shows(Box(0, 1, (1,)), 0.5)).obs.tolist() == [[0.5]]
+
+
+class Pays(Counter):
+    """Always pays `reward`, whatever that is."""
+
+    def __init__(self, reward):
+        super().__init__(length=3)
+        self.reward = reward
+
+    def step(self, action):
+        obs, _, over, clock, info = super().step(action)
+        return obs, self.reward, np.array([over]), clock, info
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "reward", [np.array([0.25]), np.array([[0.25]], np.float32), np.float32(0.25), 0.25]
+)
+def test_a_reward_that_is_an_array_of_one_number_is_that_number(reward):
+    env = VectorEnv(lambda: Pays(reward))
+    steps = [env.step([0]) for _ in range(3)]
+    assert [step.rew.tolist() for step in steps] == [[0.25]] * 3
+    assert steps[-1].episodes == [Episode(0.75, 3)]
+    assert steps[-1].terminated.tolist() == [True]
+
+
+@pytest.mark.parametrize("reward", [np.zeros(2), None, "0.5", np.zeros(0)])
+def test_a_reward_that_is_no_number_gets_a_sentence(reward):
+    with pytest.raises(UserError, match="Pays.*reward.*one number"):
+        VectorEnv(lambda: Pays(reward)).step([0])
 
 
 # --- Saving and restoring the present moment ---
@@ -421,6 +517,17 @@ def test_unknown_arguments_are_named(env_name):
         make_env(env_name, gravitation=3)
 
 
+@pytest.mark.parametrize("mode", [2, True, ["human"], {}, "rgb", "human2"])
+def test_a_render_mode_that_there_is_not_gets_a_sentence(mode):
+    with pytest.raises(UserError, match=r"CartPole-v1.*render_mode must be.*rgb_array"):
+        make_env("CartPole-v1", render_mode=mode)
+
+
+@pytest.mark.parametrize("mode", [None, "human", "rgb_array", "rgb_array_list"])
+def test_a_render_mode_that_there_is_reaches_the_environment(mode):
+    assert make_env("CartPole-v1", render_mode=mode).render_mode == mode
+
+
 def test_arguments_reach_the_environment():
     assert EnvMaker("CartPole-v1", dict(sutton_barto_reward=True))().unwrapped._sutton_barto_reward
 
@@ -449,6 +556,46 @@ def test_a_mistake_inside_an_environment_stays_its_own():
     with pytest.raises(ValueError, match="too many values") as error:
         VectorEnv(OwnMistake).step([0])
     assert not isinstance(error.value, UserError)
+
+
+# --- Advice that works ---
+
+
+def advice(error):
+    """The wrapped environment that a sentence recommends, as a function of the environment."""
+    code = re.search(r"gymnasium\.wrappers\.TransformAction\(.*\)(?=\.| does)", str(error.value))[0]
+    return lambda env: eval(code, dict(gymnasium=gym, np=np, env=env))
+
+
+class Checks(Counter):
+    """Takes no action outside its space."""
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("space", "named", "then"),
+    [
+        (Box(-np.inf, np.inf, (2,)), "td3", "td3"),
+        (Box(-np.inf, np.inf, (2,)), "sac", "sac"),
+        (MultiDiscrete([2, 3]), "td3", "dqn"),
+        (MultiDiscrete([2, 3], start=[5, -1]), "dqn", "ppo"),
+        (MultiDiscrete([[2, 3], [2, 2]]), "ppo", "dqn"),
+        (MultiBinary(3), "sac", "ppo"),
+    ],
+)
+def test_what_an_error_recommends_for_other_actions_can_be_trained(space, named, then, tmp_path):
+    where = dict(output_dir=tmp_path)
+    with pytest.raises(UserError, match="TransformAction") as error:
+        getattr(spinup, f"{named}_pytorch")(lambda: Checks(action_space=space), logger_kwargs=where)
+    assert "RescaleAction" not in str(error.value)
+    wrapped = advice(error)
+    getattr(spinup, f"{then}_pytorch")(
+        lambda: wrapped(Checks(action_space=space)), steps_per_epoch=30, epochs=1, max_ep_len=5,
+        ac_kwargs=dict(hidden_sizes=[4]), logger_kwargs=where,
+    )  # fmt: skip
 
 
 # --- Environments of the old Gym ---

@@ -128,6 +128,71 @@ def test_pictures_are_not_normalised_twice():
         MLPActorCritic(pictures((84, 84)), Discrete(3), normalize=True)
 
 
+# --- Algorithms without an encoder ---
+
+
+class Noise(gym.Env):
+    """Shows bytes that mean nothing."""
+
+    def __init__(self, shape, action_space):
+        self.observation_space, self.action_space = pictures(shape), action_space
+
+    def _look(self):
+        return self.np_random.integers(256, size=self.observation_space.shape, dtype=np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._look(), {}
+
+    def step(self, action):
+        return self._look(), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("shape", [(24, 24, 3), (4, 16, 16), (12, 12)])
+@pytest.mark.parametrize("name", ["sac", "td3", "ddpg", "acer", "trpo"])
+def test_images_are_refused_by_those_that_have_no_encoder(name, shape, tmp_path):
+    space = Discrete(2) if name in ("acer", "trpo") else Box(-1, 1, (1,))
+    with pytest.raises(UserError, match=f"{name} has no encoder for images.*ppo or dqn"):
+        getattr(spinup, f"{name}_pytorch")(
+            lambda: Noise(shape, space), logger_kwargs=dict(output_dir=tmp_path / "run")
+        )
+    assert not (tmp_path / "run").exists()
+
+
+class Own(torch.nn.Module):
+    """A policy and values of a user's own, which take images as they are."""
+
+    def __init__(self, observation_space, action_space):
+        super().__init__()
+        pixels = int(np.prod(observation_space.shape))
+        self.pi, self.q = (
+            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(pixels, int(action_space.n)))
+            for _ in "pq"
+        )
+
+    @torch.no_grad()
+    def step(self, obs):
+        logp = self.pi(obs).log_softmax(-1)
+        return torch.multinomial(logp.exp(), 1)[:, 0].numpy(), logp.numpy()
+
+    def act(self, obs, deterministic=False):
+        return self.step(obs)[1].argmax(-1)
+
+
+def test_an_actor_critic_of_ones_own_may_take_images_and_so_may_one_who_flattens_them(tmp_path):
+    settings = dict(
+        steps_per_epoch=40, epochs=1, n_steps=5, replay_start=10, replay_size=100,
+        num_test_episodes=1, max_ep_len=5,
+    )  # fmt: skip
+    env_fn, own, flat = partial(Noise, (12, 12), Discrete(2)), tmp_path / "own", tmp_path / "flat"
+    spinup.acer_pytorch(env_fn, Own, **settings, logger_kwargs=dict(output_dir=own))
+    spinup.acer_pytorch(
+        lambda: gym.wrappers.FlattenObservation(env_fn()), ac_kwargs=dict(hidden_sizes=[4]),
+        **settings, logger_kwargs=dict(output_dir=flat),
+    )  # fmt: skip
+    assert len(table(own)) == len(table(flat)) == 1
+
+
 # --- A task that must be seen ---
 
 
@@ -158,8 +223,8 @@ class Side(gym.Env):
 
 SEES = dict(
     ppo=dict(
-        steps_per_epoch=640, epochs=8, num_envs=8, pi_lr=1e-3, vf_lr=1e-3, gamma=0.0,
-        train_pi_iters=10, train_v_iters=2, minibatch_size=80, target_kl=None,
+        steps_per_epoch=640, epochs=5, num_envs=8, pi_lr=1e-3, vf_lr=1e-3, gamma=0.0,
+        train_pi_iters=10, train_v_iters=2, minibatch_size=80, target_kl=0.03,
     ),
     dqn=dict(
         steps_per_epoch=600, epochs=3, start_steps=200, update_after=100, num_envs=2, gamma=0.0,

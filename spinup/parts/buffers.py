@@ -1,13 +1,14 @@
 """Experience in NumPy: past transitions or segments (off-policy) and one rollout (on-policy)."""
 
 import os
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spinup.parts.priorities import Priorities
-from spinup.utils.errors import UserError
+from spinup.utils.errors import UserError, damaged
 from spinup.utils.mpi_tools import mpi_statistics_scalar
 
 
@@ -99,6 +100,7 @@ class Ring:
         self.rows = np.zeros(int(size), np.dtype(shaped, align=True))
         self.columns = {name: self.rows[name] for name in fields}  # views of the same memory
         self.total, self.max_size, self.log = 0, int(size), None  # total: rows since the start
+        self.checksums = None  # of the files of a log that is still to be read
 
     @property
     def size(self) -> int:
@@ -118,9 +120,11 @@ class Ring:
         return where
 
     def state_dict(self):
-        return dict(total=self.total, max_size=self.max_size)
+        checksums = None if self.log is None else dict(self.log.checksums)
+        return dict(total=self.total, max_size=self.max_size, checksums=checksums)
 
     def load_state_dict(self, state):
+        self.checksums = state.get("checksums")  # the version before had none
         if state["max_size"] != self.max_size:
             raise UserError(
                 f"The run was saved with replay_size {state['max_size']}, not {self.max_size}."
@@ -138,7 +142,7 @@ class Ring:
     def read_log(self, folder: Path):
         """Fetch back every row that a run had when it was saved."""
         self.log = ReplayLog(folder, self.rows.dtype, self.max_size)
-        for first, saved in self.log.read(self.total):
+        for first, saved in self.log.read(self.total, self.checksums):
             self.rows[np.arange(first, first + len(saved)) % self.max_size] = saved
 
 
@@ -350,7 +354,8 @@ class ReplayLog:
     """A ring on disk that is only ever appended to, so that saving costs what is new.
 
     Row k of the run lies in the file `k // rows_per_file`. A file is removed once all its rows
-    have left the ring and a checkpoint that no longer needs them is complete.
+    have left the ring and a checkpoint that no longer needs them is complete. The checksum of a
+    file grows with it and is kept in the checkpoint, so appending stays a single write.
     """
 
     FILES_PER_RING = 8
@@ -359,6 +364,7 @@ class ReplayLog:
         self.folder, self.max_size, self.total = Path(folder), max_size, 0
         self.rows_per_file = max(1, -(-max_size // self.FILES_PER_RING))
         self.row = row
+        self.checksums = {}  # of each file by its number: bytes written, and their CRC-32
 
     def _file(self, number) -> Path:
         return self.folder / f"{number}.rows"
@@ -369,37 +375,54 @@ class ReplayLog:
         self.total = first + len(rows)
         while len(rows):
             number, offset = divmod(first, self.rows_per_file)
-            part = rows[: self.rows_per_file - offset]
+            part = rows[: self.rows_per_file - offset].tobytes()
+            written, checksum = self.checksums.get(number, (0, 0))
+            part = bytes(offset * self.row.itemsize - written) + part  # rows never saved are zeros
             with open(self._file(number), "r+b" if self._file(number).exists() else "w+b") as file:
-                file.seek(offset * self.row.itemsize)
-                file.write(part.tobytes())
+                file.seek(written)
+                file.write(part)
                 file.truncate()  # a run that was killed may have left rows of its own here
                 file.flush()
                 os.fsync(file.fileno())
-            first, rows = first + len(part), rows[len(part) :]
+            self.checksums[number] = [written + len(part), zlib.crc32(part, checksum)]
+            first, rows = first + self.rows_per_file - offset, rows[self.rows_per_file - offset :]
+        for number in [n for n in self.checksums if n < self._oldest_needed()]:
+            del self.checksums[number]
+
+    def _oldest_needed(self) -> int:
+        """The number of the first file that holds a row which the ring still has."""
+        return max(0, self.total - self.max_size) // self.rows_per_file
 
     def forget(self):
         """Remove files that the newest checkpoint does not need; call when it is complete."""
-        oldest_needed = max(0, self.total - self.max_size) // self.rows_per_file
         for path in self.folder.glob("*.rows"):
-            if int(path.stem) < oldest_needed:
+            if int(path.stem) < self._oldest_needed():
                 path.unlink()
 
-    def read(self, total: int):
-        """Yield (first row, rows) until row `total`, from the oldest the ring still holds."""
+    def read(self, total: int, checksums: dict | None = None):
+        """Yield (first row, rows) until row `total`, from the oldest the ring still holds.
+
+        checksums: of each file, how many of its bytes were noted and their checksum
+        """
         self.total, first = total, max(0, total - self.max_size)
         while first < total:
             number, offset = divmod(first, self.rows_per_file)
             count = min(self.rows_per_file - offset, total - first)
-            path = self._file(number)
-            start = offset * self.row.itemsize
-            rows = np.fromfile(path, self.row, count, offset=start) if path.exists() else []
-            if len(rows) < count:
+            path, size = self._file(number), (offset + count) * self.row.itemsize
+            content = b""
+            if path.exists():
+                with open(path, "rb") as file:
+                    content = file.read(size)
+            if len(content) < size:
+                missing = -(-(size - len(content)) // self.row.itemsize)
                 raise UserError(
-                    f"{path} lacks {count - len(rows)} of the transitions that the checkpoint "
+                    f"{path} lacks {missing} of the transitions that the checkpoint "
                     "counts on. Put the whole file back, or start anew with --overwrite."
                 )
-            yield first, rows
+            self.checksums[number] = [size, zlib.crc32(content)]
+            if checksums is not None and list(checksums[number]) != self.checksums[number]:
+                raise damaged(path)
+            yield first, np.frombuffer(content, self.row, offset=offset * self.row.itemsize)
             first += count
 
 

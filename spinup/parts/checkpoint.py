@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,17 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 from spinup.parts.divergence import Watch, forget_divergence, read_divergence
-from spinup.utils.errors import UserError
+from spinup.utils.errors import UserError, damaged
 from spinup.utils.logx import cannot_write
-from spinup.utils.mpi_tools import barrier, broadcast_object, mpi_max, num_procs, proc_id
-from spinup.utils.serialization_utils import read_json, write_json, write_whole
+from spinup.utils.mpi_tools import (
+    barrier,
+    mpi_max,
+    mpi_sum,
+    num_procs,
+    on_first_process,
+    proc_id,
+)
+from spinup.utils.serialization_utils import json_bytes, read_json, write_json, write_whole
 
 
 class Stopped(KeyboardInterrupt):
@@ -123,9 +130,10 @@ class Checkpoint:
             ring.append_log(self._log_folder(name))
         state = {name: part.state_dict() for name, part in self.parts.items()}
         write_tree(self._file(epoch), dict(state, random_streams=random_streams()))
-        barrier()
+        mine = np.arange(num_procs()) == proc_id()
+        checksums = mpi_sum(mine * float(file_checksum(self._file(epoch)))).astype(int).tolist()
         if proc_id() == 0:
-            write_json(self.folder / "latest", dict(epoch=epoch, num_procs=num_procs()))
+            write_latest(self.run_folder, epoch, checksums)
             forget_divergence(self.run_folder, epoch)
         barrier()
         for path in self.folder.glob(f"epoch*.rank{proc_id()}.npz"):
@@ -136,7 +144,7 @@ class Checkpoint:
 
     def restore(self) -> int:
         """Put every part back; gives the number of epochs already done (0: nothing saved)."""
-        latest = broadcast_object(read_latest(self.run_folder) if proc_id() == 0 else None)
+        latest = on_first_process(lambda: _read_latest(self.run_folder))
         if latest is None:
             return 0
         if latest["num_procs"] != num_procs():
@@ -144,7 +152,11 @@ class Checkpoint:
                 f"{self.run_folder} was trained by {latest['num_procs']} process(es), not "
                 f"{num_procs()}. Start as many again."
             )
-        state = read_tree(self._file(latest["epoch"]))
+        path = self._file(latest["epoch"])
+        checksums = latest["checksums"]  # the version before had none
+        if checksums and path.exists() and file_checksum(path) != checksums[proc_id()]:
+            raise damaged(path)
+        state = read_tree(path)
         try:
             for name, part in self.parts.items():
                 part.load_state_dict(state[name])
@@ -165,15 +177,43 @@ class Checkpoint:
         return self.folder / f"{name}.rank{proc_id()}"
 
 
+def file_checksum(path: Path) -> int:
+    """A checksum (CRC-32) of all bytes of a file: any one that changes, changes it."""
+    checksum = 0
+    with open(path, "rb") as file:
+        while part := file.read(2**20):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
+
+
+def write_latest(run_folder, epoch: int, checksums: list[int]):
+    """Note which checkpoint is the newest, and the checksum of the file of each process."""
+    content = dict(epoch=epoch, num_procs=len(checksums), checksums=checksums)
+    content["checksum"] = zlib.crc32(json.dumps(content).encode())  # of this note itself
+    write_json(Path(run_folder) / "checkpoint" / "latest", content)
+
+
 def read_latest(run_folder) -> dict | None:
     """Which epoch the newest whole checkpoint is of, and how many processes wrote it."""
+    latest = _read_latest(run_folder)
+    return latest and {key: latest[key] for key in ("epoch", "num_procs")}
+
+
+def _read_latest(run_folder) -> dict | None:
+    """The same with the checksum of each process's file; None where the version before wrote it."""
     path = Path(run_folder) / "checkpoint" / "latest"
     if not path.exists():
         return None
     latest = read_json(path)
-    if not all(isinstance(latest.get(key), int) for key in ("epoch", "num_procs")):
+    if not all(type(latest.get(key)) is int for key in ("epoch", "num_procs")):
         raise UserError(f"{path} is damaged. Start anew with --overwrite.")
-    return latest
+    if latest.keys() == {"epoch", "num_procs"}:
+        return latest | dict(checksums=None)
+    content = {key: latest.get(key) for key in ("epoch", "num_procs", "checksums")}
+    noted = content | dict(checksum=zlib.crc32(json.dumps(content).encode()))
+    if path.read_bytes() != json_bytes(noted):  # every byte counts, also one that JSON ignores
+        raise damaged(path)
+    return content
 
 
 _locks = {}  # the run folders that this process has claimed
@@ -283,7 +323,7 @@ def read_tree(path: Path):
             return _rebuilt(json.loads(arrays["outline"].tobytes()), arrays)
     except FileNotFoundError:
         raise UserError(f"There is no {path}. Start anew with --overwrite.")
-    except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # damaged bytes lead anywhere
         raise UserError(f"{path} is not a checkpoint of spinup, or is damaged ({error}).")
 
 

@@ -1,8 +1,10 @@
 """Environments: n copies stepped together, each restarted the moment its episode ends."""
 
+import copy
 import inspect
 import io
 import json
+import math
 import re
 from contextlib import nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass, field
@@ -12,9 +14,10 @@ from typing import NamedTuple
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 from spinup.parts.divergence import Watch, all_finite, first_not_finite, kind_of
+from spinup.parts.seeds import SeedSequence, derive, generator_state
 from spinup.utils.errors import UserError, did_you_mean
 
 # Packages that register environments when asked: what their ids look like, and our extra for them.
@@ -39,6 +42,9 @@ REBUILT_WRAPPERS = {
 }  # fmt: skip
 
 LARGEST = float(np.finfo(np.float32).max)  # of the numbers that are kept
+
+
+MOST_NUMBERED = 100_000  # combinations of actions that still make sense as one discrete action
 
 
 class Episode(NamedTuple):
@@ -108,8 +114,15 @@ def _made(env_name, make, kwargs) -> gym.Env:
     spec = find_spec(env_name)
     if _is_atari(spec):  # which takes tuples, but JSON knows only lists
         kwargs = {k: tuple(v) if isinstance(v, list) else v for k, v in kwargs.items()}
+    mode = kwargs.get("render_mode")
     try:
-        return make(spec.id, disable_env_checker=True, **kwargs)
+        if not isinstance(mode, str | None):
+            raise TypeError(f"render_mode must be a string such as 'rgb_array', not {mode!r}")
+        env = make(spec.id, disable_env_checker=True, **kwargs)
+        modes = env.metadata.get("render_modes") or [mode]
+        if mode is not None and mode.removesuffix("_list") not in (*modes, "human"):
+            raise TypeError(f"render_mode must be one of {', '.join(modes)}, not {mode!r}")
+        return env
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         entry_point = str(spec.entry_point)
         extras = [extra for part, extra in EXTRA_OF_ENTRY_POINT if part in entry_point]
@@ -120,10 +133,11 @@ def _made(env_name, make, kwargs) -> gym.Env:
         raise UserError(f"{env_name} needs a package that is not installed. {how}")
     except gym.error.Error as error:
         raise UserError(f"{env_name} cannot be made: {error}")
-    except (TypeError, ValueError) as error:
-        if kwargs:
-            raise UserError(f"{env_name} does not take these env_kwargs: {error}")
-        raise
+    except Exception as error:  # an environment may do anything with arguments it does not know
+        if isinstance(error, UserError) or not kwargs:
+            raise
+        what = str(error) or type(error).__name__
+        raise UserError(f"{env_name} does not take these env_kwargs: {what}")
 
 
 def find_spec(env_name: str):
@@ -188,14 +202,47 @@ def adopt(env) -> gym.Env:
     if not isinstance(env, gym.Env):
         env = _from_old_gym(env)
     if not isinstance(env.observation_space, Box):
-        with suppress(NotImplementedError, TypeError):
+        with suppress(NotImplementedError, TypeError, ValueError):
             env = gym.wrappers.FlattenObservation(env)
     if not isinstance(env.observation_space, Box):
         raise UserError(
             f"Observations of {env.observation_space} cannot be made one array; spaces made of "
             "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple can."
         )
+    if 0 in env.observation_space.shape:
+        raise UserError(
+            f"Observations of {env.unwrapped} have shape {env.observation_space.shape}, which "
+            "holds no number, but a network needs one. Let it observe a constant, such as 1."
+        )
+    if 0 in (env.action_space.shape or ()):
+        raise UserError(
+            f"Actions of {env.unwrapped} have shape {env.action_space.shape}, which holds no "
+            "number, so there is nothing to choose."
+        )
     return env
+
+
+def simulator(env: gym.Env):
+    """The innermost environment, below all wrappers and below the bridge to the old Gym."""
+    inner = getattr(env.unwrapped, "gym_env", env.unwrapped)
+    return getattr(inner, "unwrapped", inner)
+
+
+def refuse_shared(envs: list[gym.Env], others: list[gym.Env] = ()):
+    """Refuse environments of which two are one: each would disturb the episodes of the other.
+
+    others: environments already in use
+    """
+    used = [simulator(env) for env in others]
+    for env in envs:
+        inside = simulator(env)
+        if any(inside is other for other in used):
+            raise UserError(
+                f"env_fn gave the same {type(inside).__name__} object twice, but each copy, and "
+                "the evaluation, needs an environment of its own. Make a new one at each call: "
+                "env_fn=lambda: gymnasium.make(…)."
+            )
+        used.append(inside)
 
 
 def _from_old_gym(env):
@@ -282,10 +329,28 @@ def env_from_description(saved: dict, render_mode=None) -> gym.Env:
 
 def within_space(space, actions) -> np.ndarray:
     """One action per row as an environment takes it: inside the box, or counted from `start`."""
-    if isinstance(space, Box):
+    if not isinstance(space, Box):
+        return np.asarray(actions).reshape(-1) + space.start
+    if space.dtype.kind == "f":
         actions = np.asarray(actions, space.dtype).reshape(-1, *space.shape)
         return np.minimum(np.maximum(actions, space.low), space.high)
-    return np.asarray(actions).reshape(-1) + space.start
+    return _integers_within(space, np.asarray(actions).reshape(-1, *space.shape))
+
+
+def _integers_within(space, actions):
+    """The nearest integers inside the box; clipped before they are cast, which would wrap."""
+    low, high = space.low, space.high
+    if np.result_type(actions, space.dtype).kind in "biu":
+        return np.minimum(np.maximum(actions, low), high).astype(space.dtype)
+    if np.isnan(actions).any():
+        raise UserError(
+            f"An action is not a number (NaN), so it is none of {space}. The policy has "
+            "diverged: try a smaller learning rate."
+        )
+    actions = np.rint(actions)
+    inside = np.where((actions > low) & (actions < high), actions, 0).astype(space.dtype)
+    # The bounds as they are: one of 64 bits has no exact float.
+    return np.where(actions <= low, low, np.where(actions >= high, high, inside))
 
 
 class VectorEnv:
@@ -295,15 +360,24 @@ class VectorEnv:
     it began with and by the actions since, so those are kept, and restoring plays them again.
     """
 
-    def __init__(self, env_fn, n: int = 1, seed: int = 0, max_ep_len: int | None = None):
+    def __init__(
+        self, env_fn, n: int = 1, seed: int | SeedSequence = 0, max_ep_len: int | None = None,
+        apart_from: "VectorEnv | None" = None,
+    ):  # fmt: skip
+        """Make `n` environments and begin an episode in each.
+
+        apart_from: environments that are in use; `env_fn` must not give one of them again
+        """
         self.envs = [adopt(env_fn()) for _ in range(n)]
+        refuse_shared(self.envs, apart_from.envs if apart_from else ())
         first = self.envs[0]
-        self.observation_space, self.action_space = first.observation_space, first.action_space
+        self.observation_space = first.observation_space
+        self.action_space = copy.deepcopy(first.action_space)  # its random stream is ours alone
         self.max_ep_len = np.inf if max_ep_len is None else max_ep_len
         image = self.observation_space.dtype == np.uint8  # kept as it is, a quarter of the size
         self.obs_dtype = np.dtype(np.uint8 if image else np.float32)
-        self.seeds = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(n)]
-        self.action_space.seed(seed)
+        self.seeds = [np.random.default_rng(derive(seed, 0, i)) for i in range(n)]
+        self.action_space.np_random.bit_generator.state = generator_state(derive(seed, 1))
         self.watch = Watch()  # a checkpoint replaces it by that of the whole run
         self.reset()
 
@@ -339,7 +413,19 @@ class VectorEnv:
                 f"{self.envs[i].unwrapped} does not take reset(seed=…, options=…). "
                 "Bring it up to Gymnasium, or derive it from the old gym.Env."
             )
-        return obs
+        return self._observation(obs)
+
+    def _observation(self, obs):
+        """An observation in the shape of its space; NumPy would spread too few numbers silently."""
+        obs, space = np.asarray(obs), self.observation_space
+        if obs.shape == space.shape:
+            return obs
+        if obs.size != np.prod(space.shape):
+            raise UserError(
+                f"{self.envs[0].unwrapped} gave an observation of shape {obs.shape}, but its "
+                f"observation_space says {space.shape}. Make them agree."
+            )
+        return obs.reshape(space.shape)
 
     def sample_actions(self) -> np.ndarray:
         """A random action for each environment: a number counted from 0, or a flat vector."""
@@ -368,12 +454,14 @@ class VectorEnv:
                     f"{env.unwrapped} does not return (obs, reward, terminated, truncated, info) "
                     "from step. Bring it up to Gymnasium, or derive it from the old gym.Env."
                 )
-            obs2[i], reward, terminated[i], timeout, info = result
+            obs, reward, over, timeout, info = result
+            obs2[i], reward = self._observation(obs), _number(env, reward)
             if not -LARGEST <= reward <= LARGEST:  # NaN is neither
                 kind = "NaN" if reward != reward else "infinite"
                 self.watch.environment(f"the reward of environment {i} is {kind}", self)
-            rew[i], truncated[i] = reward, timeout or self.lengths[i] >= self.max_ep_len
-            self.returns[i] += float(reward)
+            rew[i], terminated[i] = reward, over
+            truncated[i] = timeout or self.lengths[i] >= self.max_ep_len
+            self.returns[i] += reward
             if terminated[i] or truncated[i]:
                 ended.append(i)
                 episodes.append(
@@ -427,9 +515,20 @@ class VectorEnv:
             if over:
                 return False
             self.actions[i].append(action)
-            self.obs[i], reward, terminated, truncated, _ = self.envs[i].step(action.copy())
-            over, total = terminated or truncated, total + float(reward)
+            found, reward, terminated, truncated, _ = self.envs[i].step(action.copy())
+            self.obs[i], total = self._observation(found), total + _number(self.envs[i], reward)
+            over = terminated or truncated
         return not over and total == ep_ret and self.obs[i].tobytes() == obs.tobytes()
+
+
+def _number(env, reward) -> float:
+    """A reward as a number; an array of a single one is taken, too."""
+    if isinstance(reward, float):
+        return float(reward)
+    found = np.asarray(reward)
+    if found.size != 1 or found.dtype.kind not in "biuf":
+        raise UserError(f"{env.unwrapped} gave the reward {reward!r}, but it must be one number.")
+    return float(found.item())
 
 
 def _success(info) -> float | None:
@@ -449,7 +548,44 @@ def play(env: VectorEnv, policy, episodes: int):
 
 
 def require_actions(space, kinds: tuple, algorithm: str, instead: str):
-    """Refuse an action space that `algorithm` has no policy for, and say what to use instead."""
+    """Refuse an action space that `algorithm` has no policy for, and say what to use instead.
+
+    instead: what to do with actions of the other one of the two kinds that others have
+    """
     if not isinstance(space, kinds):
         names = " or ".join({Box: "continuous", Discrete: "discrete"}[kind] for kind in kinds)
+        instead = instead if isinstance(space, (Box, Discrete)) else _how_to_number(space)
         raise UserError(f"{algorithm} needs {names} actions, but these are {space}. {instead}")
+
+
+def _how_to_number(space) -> str:
+    """How to make one number of several, for actions that no algorithm takes as they are."""
+    values = space.nvec if isinstance(space, MultiDiscrete) else np.full(space.shape or (), 2)
+    several = isinstance(space, (MultiDiscrete, MultiBinary))
+    if not several or math.prod(values.ravel().tolist()) > MOST_NUMBERED:
+        return (
+            "Make one Box or Discrete of them with gymnasium.wrappers.TransformAction(env, "
+            "function, space)."
+        )
+    action = f"np.array(np.unravel_index(a, {values.ravel().tolist()}))"
+    action += f".reshape({space.shape})" if values.ndim > 1 else ""
+    start = np.asarray(getattr(space, "start", 0))
+    action += f" + {start.tolist()}" if start.any() else ""
+    return (
+        "Number their combinations and use ppo or dqn: gymnasium.wrappers.TransformAction(env, "
+        f"lambda a: {action}, gymnasium.spaces.Discrete({values.prod()}))."
+    )
+
+
+def refuse_images(space, is_image, algorithm: str):
+    """Refuse images where the networks of `algorithm` have no encoder for them.
+
+    is_image: the backend's own test of whether an encoder of its takes such observations
+    """
+    colors = space.dtype == np.uint8 and len(space.shape) == 3  # also those too small to encode
+    if colors or is_image(space):
+        raise UserError(
+            f"{algorithm} has no encoder for images, but observations are images of shape "
+            f"{space.shape}. Use ppo or dqn, pass an actor_critic of your own that takes images, "
+            "or wrap the environment in gymnasium.wrappers.FlattenObservation to do without."
+        )

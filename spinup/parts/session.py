@@ -14,7 +14,9 @@ from gymnasium.spaces import Discrete
 import spinup
 from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
 from spinup.parts.divergence import STOPS
+from spinup.parts.env_memory import explain, find_memory
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
+from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import check, differences
 from spinup.utils.errors import UserError
 from spinup.utils.logx import EpochLogger
@@ -22,22 +24,29 @@ from spinup.utils.mpi_tools import num_procs, on_first_process, proc_id
 from spinup.utils.serialization_utils import read_json
 
 
-def prepare(settings: dict, **limits) -> int:
-    """Check the settings, share out the cores, seed all randomness; gives this process's seed.
+def prepare(settings: dict, **limits) -> Seeds:
+    """Check the settings, share out the cores, seed the global streams; gives all other seeds.
 
     limits: least and greatest value of a setting whose name means something else elsewhere
     """
     check(settings, **limits)
-    seed = settings["seed"] + 10_000 * proc_id()
-    np.random.seed(seed)  # for environments that use Python's or NumPy's common stream
-    random.seed(seed)
+    seeds = run_seeds(settings["seed"], proc_id())
+    words = seeds.common.generate_state(8)
+    np.random.seed(words[:4])  # for environments that use Python's or NumPy's global stream
+    random.seed(words[4:].tobytes())
     if "torch" in sys.modules:  # the backend of the algorithm that calls this
         from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
 
         setup_pytorch_for_mpi()
-        sys.modules["torch"].manual_seed(seed)
+        sys.modules["torch"].manual_seed(framework_seed(settings["seed"], proc_id()))
         sys.modules["spinup.parts.pytorch.fast"].reset()
-    return seed
+    return seeds
+
+
+def make_envs(env_fn, num_envs: int, seeds: Seeds, max_ep_len) -> tuple[VectorEnv, VectorEnv]:
+    """The environments to train in, and one to evaluate in, which share nothing."""
+    env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
+    return env, VectorEnv(env_fn, 1, seeds.test_env, max_ep_len, apart_from=env)
 
 
 class Pace(NamedTuple):
@@ -77,6 +86,27 @@ def pace(steps_per_epoch: int, num_envs: int, epochs: int) -> Pace:
     return Pace(steps_per_epoch // stride, stride, epochs)
 
 
+def plan(settings: dict) -> int:
+    """How many epochs a run was first started with, also where it is resumed with more.
+
+    What is to change over the length of a run changes by this number: else it would jump back
+    when the run is extended.
+    """
+    folder = (settings["logger_kwargs"] or {}).get("output_dir")
+
+    def first_plan():
+        if folder is None or not (settings["resume"] or is_restartable(folder)):
+            return settings["epochs"]
+        if read_latest(folder) is None:
+            return settings["epochs"]
+        config = read_json(f"{folder}/config.json")
+        # The version before kept only the number of epochs it was last started with.
+        planned = config.get("planned_epochs", config.get("epochs"))
+        return planned if type(planned) is int and planned > 0 else settings["epochs"]
+
+    return on_first_process(first_plan)
+
+
 def open_logger(
     algorithm: str, settings: dict, env: VectorEnv, network, rows: int | None = None
 ) -> EpochLogger:
@@ -89,7 +119,7 @@ def open_logger(
     logger_kwargs = dict(settings["logger_kwargs"] or {})
     folder, maker = logger_kwargs.get("output_dir"), settings["env_fn"]
     config = {key: value for key, value in settings.items() if key != "resume"}
-    config |= dict(algorithm=algorithm, num_procs=num_procs())
+    config |= dict(algorithm=algorithm, num_procs=num_procs(), planned_epochs=plan(settings))
     resume = folder is not None and on_first_process(
         lambda: _claim(folder, config, settings["resume"] or is_restartable(folder))
     )
@@ -104,6 +134,8 @@ def open_logger(
     logger.setup_pytorch_saver(network)
     name = environment["id"] or environment["made_by"]
     logger.log(f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}")
+    if memory := on_first_process(lambda: find_memory(maker, env)):
+        logger.log(explain(memory, resume), color="yellow")
     return logger
 
 

@@ -11,6 +11,13 @@ class Diverged(ArithmeticError):
     """A number of a run is NaN or infinite; the command line shows the text and exits with 1."""
 
 
+def damaged(path) -> UserError:
+    return UserError(
+        f"{path} is damaged: its checksum is not the one noted when it was written. "
+        "Put a copy of the file back, or start over with --overwrite."
+    )
+
+
 def did_you_mean(name: str, known, count: int = 1) -> str:
     """A question naming the known words nearest to `name`, or nothing where none is near."""
     near = difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)

@@ -71,7 +71,12 @@ def write_whole(path: Path, data: bytes):
 
 def write_json(path: Path, obj):
     """Write `obj`, whatever it is, as a JSON text that people can read."""
-    write_whole(Path(path), json.dumps(convert_json(obj), indent=4, sort_keys=True).encode())
+    write_whole(Path(path), json_bytes(obj))
+
+
+def json_bytes(obj) -> bytes:
+    """What `write_json` writes of `obj`."""
+    return json.dumps(convert_json(obj), indent=4, sort_keys=True).encode()
 
 
 def read_json(path: Path) -> dict:

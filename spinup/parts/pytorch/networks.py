@@ -287,10 +287,11 @@ class ActionRange(nn.Module):
 
 def action_limits(space: Box) -> dict:
     """Half the width, and the middle, of each dimension of a bounded space."""
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+    if not space.is_bounded():
         raise UserError(
             f"This policy needs bounds for its actions, but they are {space}. "
-            "Wrap the environment in gymnasium.wrappers.RescaleAction, or use ppo."
+            "Choose bounds, as gymnasium.wrappers.TransformAction(env, lambda a: a, "
+            "gymnasium.spaces.Box(-1, 1, env.action_space.shape)) does, or use ppo."
         )
     low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
     return dict(act_limit=(high - low) / 2, act_center=(high + low) / 2)

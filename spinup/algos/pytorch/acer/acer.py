@@ -16,7 +16,7 @@ from spinup.algos.pytorch.acer import core
 from spinup.parts import session
 from spinup.parts.buffers import Segments
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import VectorEnv, play
+from spinup.parts.envs import play
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, SegmentBuffer, gradient_step, polyak_average
 from spinup.parts.pytorch.models import build
@@ -166,14 +166,13 @@ def acer(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seed = session.prepare(settings, alpha=(0, 1))
-    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
-    test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
+    seeds = session.prepare(settings, alpha=(0, 1))
+    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
     buffer = SegmentBuffer(
         env.observation_space.shape, int(env.action_space.n), int(replay_size), n_steps, num_envs,
-        seed, env.obs_dtype, device=device,
+        seeds.buffer, env.obs_dtype, device=device,
     )  # fmt: skip
     learner = make_learner(ac, pi_lr, q_lr)
     learn = partial(

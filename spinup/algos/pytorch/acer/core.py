@@ -3,8 +3,8 @@
 from gymnasium.spaces import Discrete
 from torch import nn
 
-from spinup.parts.envs import require_actions
-from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, mlp, observation_mlp
+from spinup.parts.envs import refuse_images, require_actions
+from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
 from spinup.parts.pytorch.networks import sample_categorical
 
 __all__ = ["MLPActorCritic", "count_vars", "mlp"]
@@ -15,6 +15,7 @@ class MLPActorCritic(nn.Module):
 
     def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh):
         super().__init__()
+        refuse_images(observation_space, is_image, "acer")
         require_actions(action_space, (Discrete,), "acer", "For continuous actions use sac or ppo.")
         sizes = [*hidden_sizes, int(action_space.n)]
         self.pi = observation_mlp(observation_space.shape, sizes, activation)

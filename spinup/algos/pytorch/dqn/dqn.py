@@ -17,7 +17,7 @@ from spinup.algos.pytorch.dqn import core
 from spinup.parts import session
 from spinup.parts.buffers import NStepReplayBuffer, NStepTransitions
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import VectorEnv, play
+from spinup.parts.envs import play
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.models import build
@@ -114,13 +114,13 @@ def dqn(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seed = session.prepare(settings)
-    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
-    test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
+    seeds = session.prepare(settings)
+    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
+    planned = pace._replace(epochs=session.plan(settings))  # as it was started: not if extended
     buffer = NStepReplayBuffer(
-        size=replay_size, seed=seed, convert=as_tensors(device), n_step=n_step, gamma=gamma,
+        size=replay_size, seed=seeds.buffer, convert=as_tensors(device), n_step=n_step, gamma=gamma,
         priority_exponent=priority_exponent if prioritized else None, **session.space_dims(env),
     )  # fmt: skip
     learner = make_learner(ac, lr)
@@ -130,7 +130,7 @@ def dqn(
         logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
     )
     epsilon_at = partial(schedule, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
-    beta_at = partial(schedule, start=importance_exponent, end=1.0, steps=pace.total())
+    beta_at = partial(schedule, start=importance_exponent, end=1.0, steps=planned.total())
 
     def policy(obs, epsilon=0.0):
         act = ac.act(to_tensor(obs, device))

@@ -7,9 +7,9 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
-from spinup.parts.envs import require_actions
+from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch.earlier import only_known
-from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, mlp, observation_mlp
+from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
 from spinup.parts.pytorch.networks import (
     ActionRange,
     Ensemble,
@@ -32,6 +32,7 @@ class MLPActorCritic(nn.Module):
         critics=2,
     ):  # fmt: skip
         super().__init__()
+        refuse_images(observation_space, is_image, "her")
         require_actions(action_space, (Box, Discrete), "her", "Make one number of them first.")
         obs_dim = observation_space.shape
         if isinstance(action_space, Box):

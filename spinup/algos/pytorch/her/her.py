@@ -16,7 +16,7 @@ from spinup.algos.pytorch.her import core
 from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import VectorEnv, play
+from spinup.parts.envs import play
 from spinup.parts.goals import HindsightBuffer, goal_layout
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
@@ -127,15 +127,14 @@ def her(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seed = session.prepare(settings)
-    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
-    test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
+    seeds = session.prepare(settings)
+    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
     recipe = core.choose_recipe(method, env.action_space, device)
     ac_kwargs = dict(recipe.networks) | dict(ac_kwargs or {})
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
-    made = dict(size=replay_size, seed=seed, convert=as_tensors(device), **session.space_dims(env))
-    buffer = HindsightBuffer(goal_layout(env), strategy=strategy, k=k, **made)
+    dims = session.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, strategy=strategy)
+    buffer = HindsightBuffer(goal_layout(env), k=k, convert=as_tensors(device), **dims)
     learner = make_learner(ac, lr)
     logger = session.open_logger("her_pytorch", settings, env, ac)
     checkpoint = Checkpoint(

@@ -126,8 +126,8 @@ def ppo(
     max_grad_norm: a longer gradient is shortened to this; none: never
     """
     settings = dict(locals())
-    seed = session.prepare(settings)
-    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
+    seeds = session.prepare(settings)
+    env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
     dims = session.space_dims(env) | dict(num_envs=num_envs, device=device)

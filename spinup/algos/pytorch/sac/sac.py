@@ -15,7 +15,7 @@ from spinup.algos.pytorch.sac import core
 from spinup.parts import session
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import VectorEnv, play
+from spinup.parts.envs import play
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average
 from spinup.parts.pytorch.models import build
@@ -118,12 +118,12 @@ def sac(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seed = session.prepare(settings)
-    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
-    test_env = VectorEnv(env_fn, 1, seed + 1, max_ep_len)
+    seeds = session.prepare(settings)
+    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
-    buffer = ReplayBuffer(size=replay_size, seed=seed, device=device, **session.space_dims(env))
+    dims = session.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
+    buffer = ReplayBuffer(**dims)
     learner = make_learner(ac, lr, alpha)
     target_entropy = core.target_entropy(env.action_space)
     logger = session.open_logger("sac_pytorch", settings, env, ac)

@@ -1,10 +1,10 @@
 """TRPO's networks, as all on-policy algorithms have them, and arithmetic on weights as vectors."""
 
-import numpy as np
 import torch
 from torch import distributions, nn
 
 from spinup.parts.buffers import combined_shape, discount_cumsum
+from spinup.parts.envs import refuse_images
 from spinup.parts.pytorch import networks
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp
 from spinup.parts.pytorch.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
@@ -26,12 +26,7 @@ class MLPActorCritic(networks.MLPActorCritic):
         self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh,
         normalize=False,
     ):  # fmt: skip
-        bytes_in_a_box = observation_space.dtype == np.uint8 and len(observation_space.shape) == 3
-        if bytes_in_a_box or is_image(observation_space):
-            raise UserError(
-                f"trpo has no encoder for images, but observations are {observation_space.shape} "
-                "of bytes. Use ppo or dqn, or pass an actor_critic of your own that takes images."
-            )
+        refuse_images(observation_space, is_image, "trpo")
         super().__init__(observation_space, action_space, hidden_sizes, activation, normalize)
 
 

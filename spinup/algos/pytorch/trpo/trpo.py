@@ -119,8 +119,8 @@ def trpo(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seed = session.prepare(settings)
-    env = VectorEnv(env_fn, num_envs, seed, max_ep_len)
+    seeds = session.prepare(settings)
+    env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
     dims = session.space_dims(env) | dict(num_envs=num_envs, device=device)

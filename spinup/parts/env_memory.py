@@ -1,0 +1,118 @@
+"""Environments that remember: does an episode follow from its seed and its actions alone?
+
+A checkpoint saves an environment by its seed and actions, so whatever else an episode depends on
+is lost when a run is stopped. That is found out before a run begins, and said.
+"""
+
+import copy
+import warnings
+
+import gymnasium as gym
+import numpy as np
+
+from spinup.parts.checkpoint import random_streams, set_random_streams
+from spinup.parts.envs import VectorEnv, adopt, simulator
+
+STEPS = 10  # of each episode that is tried; a memory mostly shows at the next reset
+
+
+def find_memory(env_fn, env: VectorEnv) -> str | None:
+    """The name of what remembers earlier episodes, or has randomness that no seed reaches.
+
+    Gymnasium's own wrappers are known. All else is tried with an environment that is made for it
+    and thrown away: the same seed and actions must give the same episode twice, with another in
+    between. The run itself is not touched, and neither are the global random streams.
+    """
+    known = [
+        type(level).__name__
+        for level in _levels(env.envs[0])
+        if isinstance(level, (gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward))
+        and level.update_running_mean
+    ]
+    if known:
+        return " and ".join(known)
+    if getattr(env.envs[0], "render_mode", None) == "human":
+        return None  # closing a second window would close the first
+    streams = random_streams()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when the environments of the run were made
+            return _try_out(env_fn, env)
+    except Exception:  # it cannot be copied, or not be stepped at random: then it is not known
+        return None
+    finally:
+        set_random_streams(streams)
+
+
+def _try_out(env_fn, env):
+    trial = adopt(env_fn())
+    if any(simulator(trial) is simulator(used) for used in env.envs):
+        trial = copy.deepcopy(trial)  # env_fn always gives the same one
+    try:
+        if _repeats(trial):
+            return None
+        culprits = (level for level in reversed(_levels(trial)) if not _repeats(level))
+        return type(next(culprits, simulator(trial))).__name__
+    finally:
+        trial.close()
+
+
+def _levels(env) -> list[gym.Env]:
+    """An environment and all that is inside it, from the outermost wrapper inwards."""
+    levels = [env]
+    while isinstance(levels[-1], gym.Wrapper):
+        levels.append(levels[-1].env)
+    return levels
+
+
+def _repeats(env) -> bool:
+    """Whether an episode is the same again after another one."""
+    space = copy.deepcopy(env.action_space)
+    space.seed(0)
+    one, other = ([space.sample() for _ in range(STEPS)] for _ in range(2))
+    first = _episode(env, 1, one)
+    _episode(env, 2, other)
+    return _episode(env, 1, one) == first
+
+
+def _episode(env, seed, actions) -> list:
+    seen = [_exact(env.reset(seed=seed)[0])]
+    for action in actions:
+        *step, _ = env.step(copy.deepcopy(action))
+        seen.append(_exact(step))
+        if any(step[2:]):
+            break
+    return seen
+
+
+def _exact(value):
+    """Something that is equal only for equal bits, of arrays and of what is made of them."""
+    if isinstance(value, dict):
+        return {key: _exact(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_exact(part) for part in value]
+    array = np.asarray(value)
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def explain(name: str, resumed: bool) -> str:
+    """What the memory called `name` means for a run, and what to use instead."""
+    consequence = (
+        "This run cannot be resumed exactly: from here on it differs from one never stopped."
+        if resumed
+        else "If this run is stopped and resumed, it will differ from one never stopped."
+    )
+    instead = (
+        "To normalise observations use --ac_kwargs:normalize True (in a script "
+        "ac_kwargs=dict(normalize=True)) of ppo, vpg, trpo or reinforce, which is saved with the "
+        "policy."
+    )
+    if "NormalizeReward" in name:
+        instead += (
+            " To scale rewards use a constant: "
+            "gymnasium.wrappers.TransformReward(env, lambda r: 0.1 * r)."
+        )
+    return (
+        f"{name} remembers earlier episodes, or has randomness that reset(seed=…) does not set; "
+        f"a checkpoint cannot save that. {consequence} {instead}"
+    )
