@@ -18,8 +18,9 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
+from spinup.parts.plain_text import say
 from spinup.utils.errors import UserError
-from spinup.utils.logx import cannot_write
+from spinup.utils.logx import cannot_write, refuse_links
 from spinup.utils.mpi_tools import barrier, broadcast_object, mpi_max, num_procs, proc_id
 from spinup.utils.serialization_utils import read_json, write_json, write_whole
 
@@ -48,7 +49,7 @@ class Checkpoint:
         """
         first = self.restore() if resume or is_restartable(self.run_folder) else 0
         if first >= epochs and proc_id() == 0:
-            print(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
+            say(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
         previous = self._listen()
         try:
             for epoch in range(first, epochs):
@@ -169,6 +170,7 @@ def claim(run_folder):
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(folder)
         lock = open(folder / ".lock", "w")
     except OSError as error:
         raise cannot_write(folder, error)

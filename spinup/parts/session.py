@@ -14,6 +14,7 @@ from gymnasium.spaces import Discrete
 import spinup
 from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
+from spinup.parts.plain_text import printable
 from spinup.parts.settings import check, differences
 from spinup.utils.errors import UserError
 from spinup.utils.logx import EpochLogger
@@ -101,7 +102,8 @@ def open_logger(
     logger.save_config(config)
     logger.setup_pytorch_saver(network)
     name = environment["id"] or environment["made_by"]
-    logger.log(f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}")
+    about = f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}"
+    logger.log(printable(about))
     return logger
 
 

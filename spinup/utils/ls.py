@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from spinup.parts.plain_text import printable, say
 from spinup.user_config import DEFAULT_DATA_DIR
 from spinup.utils.errors import UserError
 from spinup.utils.logx import OLDER_RUNS
@@ -136,10 +137,12 @@ def _cells(run: Standing) -> list[str]:
         return "-" if value is None else format(value, form)
 
     epochs = f"{run.epochs_done}/{shown(run.epochs, '')}"
-    return [
-        run.state, str(run.algorithm or "-"), str(run.environment or "-"), shown(run.seed, ""),
+    seed = "-" if run.seed is None else run.seed
+    cells = [
+        run.state, run.algorithm or "-", run.environment or "-", seed,
         epochs, shown(run.performance, ".5g"), shown(run.steps_per_second, ".0f"), run.folder,
     ]  # fmt: skip
+    return [printable(cell) for cell in cells]
 
 
 def as_text(runs: list[Standing]) -> str:
@@ -151,7 +154,7 @@ def as_text(runs: list[Standing]) -> str:
         "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)).rstrip()
         for row in rows
     ]
-    wrong = [run.wrong for run in runs if run.wrong]
+    wrong = [printable(run.wrong) for run in runs if run.wrong]
     return "\n".join([*lines, *([""] if wrong else []), *wrong])
 
 
@@ -176,4 +179,4 @@ def main(argv=None):
     elif runs:
         print(as_text(runs))
     else:
-        print(f"There is no run in {', '.join(folders)}.")
+        say(f"There is no run in {', '.join(folders)}.")

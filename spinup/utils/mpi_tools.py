@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spinup.parts.plain_text import paragraph
 from spinup.utils.errors import UserError
 
 # Set by the launchers we know: MPICH and its kin, PMIx, Open MPI.
@@ -58,7 +59,7 @@ def abort(code: int, message: str = ""):
     # The others may be about to say the same; then the first process speaks for all.
     time.sleep(0.5 * (proc_id() > 0))
     if message:
-        print(message, file=sys.stderr)
+        print(paragraph(message), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     if _world() is not None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from spinup.parts.imports import Elsewhere
+from spinup.parts.plain_text import plot_label, printable, say
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.logx import OLDER_RUNS
 from spinup.utils.ls import PERFORMANCE
-from spinup.utils.serialization_utils import read_json
+from spinup.utils.serialization_utils import read_json, write_whole
 from spinup.utils.statistics import iqm
 from spinup.utils.test_policy import has_screen
 
@@ -42,9 +44,8 @@ def check_known(what: str, word, known):
         raise UserError(f"There is no {what} {word!r}.{near} Known are: {', '.join(known)}.")
 
 
-def _note(text: str) -> str:
-    print(text, file=sys.stderr)
-    return text
+def _note(text: str):
+    say(text, file=sys.stderr)
 
 
 def read_settings(folder: Path) -> tuple[dict, list[str]]:
@@ -72,15 +73,16 @@ def _read_run(folder: Path, title):
     for sentence in damage:
         _note(sentence)
     lines = [line for line in lines if line and line.count("\t") == lines[0].count("\t")]
+    lines[:1] = [printable(line, keep="\t") for line in lines[:1]]  # the names of the columns
     if len(lines) < 2:
         _note(f"{path} holds no epoch yet; it is left out.")
         return None
     data = pd.read_csv(io.StringIO("\n".join(lines)), sep="\t", quoting=3)
     environment, seed = config.get("environment"), config.get("seed")
     env_id = environment.get("id") if isinstance(environment, dict) else None
-    data.attrs["env_id"] = env_id if isinstance(env_id, str) else None
+    data.attrs["env_id"] = printable(env_id) if isinstance(env_id, str) else None
     name_without_seed = re.sub(r"_s\d+$", "", folder.resolve().name)
-    data.attrs["name"] = str(title or config.get("exp_name") or name_without_seed or "exp")
+    data.attrs["name"] = printable(title or config.get("exp_name") or name_without_seed or "exp")
     data.attrs |= dict(folder=str(folder), seed=seed if isinstance(seed, int) else None)
     data.attrs["damage"] = damage
     return data
@@ -271,7 +273,7 @@ def plot_data(
             continue
         x, line, low, high, number = summarize(found, estimator, band)
         color, dashes = COLORS[i % len(COLORS)], DASHES[i // len(COLORS) % len(DASHES)]
-        style = dict(color=color, linestyle=dashes, linewidth=1.5, label=name)
+        style = dict(color=color, linestyle=dashes, linewidth=1.5, label=plot_label(name))
         (drawn,) = ax.plot(x, line, **style | dict(marker="o" if len(x) == 1 else "") | kwargs)
         ax.fill_between(x, low, high, color=drawn.get_color(), alpha=0.18, linewidth=0)
         numbers += number
@@ -285,7 +287,8 @@ def plot_data(
     meaning += f"; band: {BANDS[band]}" if most > 1 and band != "none" else ""
     meaning += f"; smoothed over {smooth} points" if smooth > 1 else ""
     kinds = dict.fromkeys(k for f in frames for k in [p for p in PERFORMANCE if p in f][:1])
-    ylabel = f"{value}\n({' or '.join(kinds)})" if value == "Performance" else value
+    ylabel = plot_label(value)
+    ylabel += f"\n({' or '.join(kinds)})" if value == "Performance" else ""
     _dress(ax, xaxis, ylabel, meaning)
     return ax
 
@@ -296,7 +299,7 @@ def _dress(ax, xlabel, ylabel, meaning):
 
     units = EngFormatter(sep="")  # 10k, 1M
     ax.xaxis.set_major_formatter(lambda x, _: units(x) if abs(x) >= 1000 else f"{x:g}")
-    ax.set(xlabel=xlabel, ylabel=ylabel, axisbelow=True)
+    ax.set(xlabel=plot_label(xlabel), ylabel=ylabel, axisbelow=True)
     below = dict(xycoords=ax.xaxis.label, textcoords="offset points", ha="center", va="top")
     ax.annotate(meaning, (0.5, 0), (0, -5), fontsize="small", color="#555555", **below)
     ax.grid(color="#DDDDDD", linewidth=0.6)
@@ -354,17 +357,19 @@ def make_plots(
             plot_data(data, xaxis, value, condition, smooth, ax=ax, estimator=estimator, band=band)
         env_ids = {run.attrs["env_id"] for run in data}
         if len(env_ids) == 1 and None not in env_ids:
-            figure.suptitle(env_ids.pop())
+            figure.suptitle(plot_label(env_ids.pop()))
         if show:
             plt.show()
             return data
         first = Path(_listed(all_logdirs)[0])
         path = Path(output or (first if first.is_dir() else Path()) / "plot.png")
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=150, format=path.suffix[1:])
         try:
-            figure.savefig(path, dpi=150)
+            write_whole(path, picture.getvalue())
         except OSError as error:
             raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
-    print(f"Wrote {path}")
+    say(f"Wrote {path}")
     return data
 
 
@@ -396,7 +401,10 @@ def main(argv=None):
     )
     add("--band", default="ci", choices=list(BANDS), help="around it (%(default)s)")
     add("-o", "--output", metavar="FILE", help="write a .png, .svg or .pdf instead of showing it")
-    refuse_damage(make_plots(**vars(parser.parse_args(argv))) or [])
+    args = parser.parse_args(argv)
+    with Elsewhere():  # Matplotlib would obey a matplotlibrc in the current folder
+        import matplotlib  # noqa: F401
+    refuse_damage(make_plots(**vars(args)) or [])
 
 
 if __name__ == "__main__":
