@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete
 
-from spinup.parts.imports import allow_import, left_out
+from spinup.parts.imports import Elsewhere, allow_import, left_out
 from spinup.utils.errors import UserError, did_you_mean
 
 # Packages that register environments when asked: what their ids look like, and our extra for them.
@@ -227,7 +227,7 @@ def _register(package, extra, env_name):
     """Let a package register its environments, without its notices about others than this one."""
     silenced = redirect_stderr(io.StringIO()) if "Adroit" not in env_name else nullcontext()
     try:
-        with silenced:
+        with silenced, Elsewhere():  # glfw, of MuJoCo, starts a Python that imports from there
             module = import_module(package)
     except ImportError:
         raise UserError(

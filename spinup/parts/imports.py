@@ -9,6 +9,7 @@ import os
 import sys
 
 STARTED_IN = "SPINUP_STARTED_IN"  # in the processes of a run: the folder its command was given in
+SAFE_PATH, OURS = "PYTHONSAFEPATH", "spinup"  # any value means yes; this one, that we said so
 # What `start_without_current_folder` has Python do: '' stands for the current folder, and spinup
 # itself is taken from where it is now, not from wherever the path leads.
 _START = (
@@ -32,7 +33,8 @@ def forget_current_folder():
     """Take the current folder off the path, unless PYTHONPATH names it in full.
 
     There it stands for `python -m` and `python -c`, and where PYTHONPATH has an empty entry.
-    Modules of spinup are still found: they are looked for where the package is.
+    Modules of spinup are still found: they are looked for where the package is. Libraries that
+    start a Python of their own, as glfw does, are told the same, by what Python 3.11 and later obey.
     """
     said = filter(os.path.isabs, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     try:
@@ -44,6 +46,7 @@ def forget_current_folder():
     library = os.path.dirname(os.__file__)  # from here on the path is Python's own
     end = sys.path.index(library) if library in sys.path else len(sys.path)
     sys.path[:end] = [p for p in sys.path[:end] if p and os.path.realpath(p) != here]
+    os.environ.setdefault(SAFE_PATH, OURS)
 
 
 class _NamedModules:
