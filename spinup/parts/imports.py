@@ -34,7 +34,7 @@ def forget_current_folder():
 
     There it stands for `python -m` and `python -c`, and where PYTHONPATH has an empty entry.
     Modules of spinup are still found: they are looked for where the package is. Libraries that
-    start a Python of their own, as glfw does, are told the same, by what Python 3.11 and later obey.
+    start a Python of their own, as glfw does, are told the same; Python 3.11 and later obey.
     """
     said = filter(os.path.isabs, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     try:
