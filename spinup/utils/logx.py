@@ -75,7 +75,8 @@ def refuse_links(folder, *more):
     for path in sorted(Path(folder).iterdir()):
         if not any(fnmatch(path.name, name) for name in names):
             continue
-        ours = path.is_dir() and not path.is_symlink() and path.name != "wandb"  # which makes links
+        # Weights & Biases makes links of its own, and what was put aside is not written to.
+        ours = path.is_dir() and not path.is_symlink() and path.name not in ("wandb", OLDER_RUNS)
         below = path.rglob("*") if ours else ()
         for found in (path, *below):
             if found.is_symlink():
