@@ -4,6 +4,11 @@ Names are looked up on demand, so that `import spinup` imports neither PyTorch n
 `from spinup import ppo_pytorch` imports only what PPO needs.
 """
 
+from spinup.parts.imports import forget_current_folder, is_started_as_module
+
+if is_started_as_module():  # before anything else is imported, for it could come from there
+    forget_current_folder()
+
 from importlib import import_module
 
 from spinup.version import __version__

@@ -1,11 +1,12 @@
 """The command line: `spinup CMD …`, or `python -m spinup.run CMD …`."""
 
 import argparse
-import os
 import sys
 from importlib import import_module
 
 import spinup
+from spinup.parts.imports import forget_current_folder
+from spinup.parts.plain_text import say
 from spinup.utils.errors import Diverged, UserError, did_you_mean
 
 HELP = """spinup: deep reinforcement learning to learn from
@@ -53,11 +54,12 @@ def resume(argv):
     parser = argparse.ArgumentParser("spinup resume", description="Go on with a stopped run.")
     parser.add_argument("run", help="the run's folder")
     parser.add_argument("--epochs", type=int, help="train until this many epochs are done")
-    parser.add_argument("--env", help="the environment's id, to allow the package it names")
+    parser.add_argument("--env", help="the run's package:Id once more, to allow that package")
+    parser.add_argument("--wandb", action="store_true", help="send it to Weights & Biases again")
     args = parser.parse_args(argv)
     from spinup.utils import run_utils
 
-    run_utils.resume(args.run, args.epochs, args.env)
+    run_utils.resume(args.run, args.epochs, args.env, args.wandb)
 
 
 def watch(argv):
@@ -121,7 +123,7 @@ def guarded(work):
         abort(1, f"spinup: {error}")
     except Finished as news:
         if proc_id() == 0:
-            print(news)
+            say(news)
     except JobsFailed as failed:
         abort(1, f"\n{failed}")
     except KeyboardInterrupt as stopped:
@@ -136,7 +138,8 @@ def guarded(work):
 
 
 def main(argv=None):
-    sys.path.append(os.getcwd())  # where a user's own environments may be, for --env module:Id
+    if argv is None:  # not called by a program of the user's own, whose path is its own business
+        forget_current_folder()
     guarded(lambda: dispatch(sys.argv[1:] if argv is None else argv))
 
 

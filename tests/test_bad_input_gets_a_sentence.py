@@ -132,7 +132,7 @@ WRONG = {
     "short and long flag": ("ppo --env CartPole-v1 --env_name CartPole-v1", "there twice"),
     "flag twice, in a grid": (f"ppo {QUICK} --gamma 0.9 --gamma 1", "--gamma is there twice"),
     "unknown backend": (f"ppo_jax {QUICK}", "Did you mean"),
-    "package without a name": ("ppo --env :CartPole-v1 .x:CartPole-v1", "needs '.x'"),
+    "package without a name": ("ppo --env :CartPole-v1 .x:CartPole-v1", "is no environment's name"),
     "dict as a number": (f"ppo {QUICK} --ac_kwargs 3", "ac_kwargs"),
     "setting inside a number": (f"ppo {QUICK} --gamma:x 3", "only ac_kwargs and env_kwargs"),
     "contradiction": (f"ppo {QUICK} --ac_kwargs 3 --hid [8]", "contradicts"),

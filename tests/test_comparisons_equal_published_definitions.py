@@ -249,12 +249,12 @@ def test_the_table_for_a_terminal(data, capsys):
 
 def test_markdown_is_a_table_that_names_cannot_break(tmp_path, capsys):
     for seed in (0, 1):
-        write_run(tmp_path / f"s{seed}", [1.0, 2.0], exp_name="a|b\\\x1b[31m", seed=seed)
+        write_run(tmp_path / f"s{seed}", [1.0, 2.0], exp_name="a|b\\\x1b[3<m", seed=seed)
     lines = told(capsys, tmp_path, "--markdown").splitlines()
     assert lines[0] == "**environment unknown: Performance**"
     assert lines[2] == "| experiment | seeds | steps | mean | IQM | 95 % interval |"
     assert lines[3] == "| --- | ---: | ---: | ---: | ---: | ---: |"
-    assert lines[4] == "| a\\|b\\\\\ufffd[31m | 2 | 200 | 2.000 | 2.000 | [2.000, 2.000] |"
+    assert lines[4] == "| a\\|b\\\\\ufffd\\[3&lt;m | 2 | 200 | 2.000 | 2.000 | [2.000, 2.000] |"
     assert lines[6].startswith("IQM: interquartile mean; ")
     assert lines[8].startswith("Fewer than 5 seeds: ")
 

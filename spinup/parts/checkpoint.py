@@ -19,8 +19,9 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 from spinup.parts.divergence import Watch, forget_divergence, read_divergence
+from spinup.parts.plain_text import say
 from spinup.utils.errors import UserError, damaged
-from spinup.utils.logx import cannot_write
+from spinup.utils.logx import cannot_write, refuse_links
 from spinup.utils.mpi_tools import (
     barrier,
     mpi_max,
@@ -59,7 +60,7 @@ class Checkpoint:
         """
         first = self.restore() if resume or is_restartable(self.run_folder) else 0
         if first >= epochs and proc_id() == 0:
-            print(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
+            say(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
         self._say_diverged_before(first, epochs)
         previous = self._listen()
         try:
@@ -226,6 +227,7 @@ def claim(run_folder):
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(folder)
         lock = open(folder / ".lock", "w")
     except OSError as error:
         raise cannot_write(folder, error)

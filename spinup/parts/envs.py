@@ -6,9 +6,12 @@ import io
 import json
 import math
 import re
+import shlex
+import sys
 from contextlib import nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -17,6 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 from spinup.parts.divergence import Watch, all_finite, first_not_finite, kind_of
+from spinup.parts.imports import Elsewhere, allow_import, left_out
 from spinup.parts.seeds import SeedSequence, derive, generator_state
 from spinup.utils.errors import UserError, did_you_mean
 
@@ -26,6 +30,10 @@ REGISTERED_ON_DEMAND = (
     (r"spinup/", "spinup.envs", None),
     (r"Fetch|Hand|Adroit|Franka|PointMaze|AntMaze", "gymnasium_robotics", "robotics"),
 )
+# Whose environments may be made because a file names them: none of them makes what its arguments
+# name, as those of the bridges to the old Gym do.
+KNOWN_PACKAGES = ("gymnasium", "ale_py", "gymnasium_robotics", "spinup.envs")
+BRIDGES = ("gym", "shimmy")
 # What is missing when one of Gymnasium's own environments cannot be made.
 EXTRA_OF_ENTRY_POINT = (
     ("mujoco", "mujoco"), ("box2d", "box2d"), ("robotics", "robotics"), ("ale_py", "atari")
@@ -140,23 +148,88 @@ def _made(env_name, make, kwargs) -> gym.Env:
         raise UserError(f"{env_name} does not take these env_kwargs: {what}")
 
 
-def find_spec(env_name: str):
-    """The registered spec of an id; imports the package that registers it if need be."""
+def split_env_name(env_name: str) -> tuple[str | None, str]:
+    """The package that registers an environment, if its name says so, and the environment's id."""
     if not isinstance(env_name, str):
         raise UserError(f"An environment's name is a text like CartPole-v1, not {env_name!r}.")
-    for pattern, package, extra in REGISTERED_ON_DEMAND:
-        if re.match(pattern, env_name) and env_name not in gym.registry:
-            _register(package, extra, env_name)
-    package, _, env_id = env_name.rpartition(":")
+    package, colon, env_id = env_name.partition(":")
+    if not colon:
+        return None, env_name
+    if ":" in env_id or not env_id or not all(word.isidentifier() for word in package.split(".")):
+        raise UserError(
+            f"{env_name!r} is no environment's name: it is an id such as CartPole-v1, or the "
+            "package that registers it, a colon and the id."
+        )
+    return package, env_id
+
+
+def allow_env(env_name, folder=None):
+    """Let the package of an environment that the user has typed come from the current folder.
+
+    folder: where it is, instead of the current folder
+    """
+    if env_name is not None and (package := split_env_name(env_name)[0]):
+        allow_import(package, folder)
+
+
+def trust_env(saved, typed: str | None = None, command: str = "…"):
+    """Refuse to make an environment that only a file names, if other code than known would run.
+
+    saved: its name, in the file
+    typed: the name that the user has given, which is to be the same
+    command: to which the user could add the name
+    """
+    package, _ = split_env_name(saved)
+    if typed is not None and saved != typed:
+        raise UserError(
+            f"The run was trained on {saved}, and goes on with that. Leave --env {typed} away, or "
+            f"type: {command} --env {shlex.quote(saved)}"
+        )
+    if saved == typed:
+        allow_env(typed)
+        return
+    if package is None or package in KNOWN_PACKAGES or package in sys.modules:
+        package = _package_of(find_spec(saved).entry_point)
+        if _is_trusted(package):
+            return
+    raise UserError(
+        f"The environment {saved} is made by the package {package!r}, whose code runs when it is "
+        f"imported, and only a file names it. If you trust it, name it yourself: {command} --env "
+        f"{shlex.quote(saved)} (in a program: import {package} first)."
+    )
+
+
+def _package_of(maker) -> str:
+    """Where what makes an environment is from; it is a class, a function or the name of one."""
+    module = maker.partition(":")[0] if isinstance(maker, str) else maker.__module__
+    return module.partition(".")[0]
+
+
+def _is_trusted(package: str) -> bool:
+    """Whether a package is one of those we know, or was imported by the user's own program."""
+    if package in [known.partition(".")[0] for known in KNOWN_PACKAGES]:
+        return True
+    # Plugins are imported by Gymnasium, without anybody having asked for them.
+    plugins = [plugin.module.partition(".")[0] for plugin in entry_points(group="gymnasium.envs")]
+    return package in sys.modules and package not in (*plugins, *BRIDGES)
+
+
+def find_spec(env_name: str):
+    """The registered spec of an id; imports the package that registers it if need be."""
+    package, env_id = split_env_name(env_name)
+    for pattern, registers, extra in REGISTERED_ON_DEMAND:
+        if re.match(pattern, env_id) and env_id not in gym.registry:
+            _register(registers, extra, env_id)
     if package:
         try:
             import_module(package)
-        except (ImportError, TypeError, ValueError) as error:  # also of what is no package's name
-            raise UserError(f"The environment {env_name} needs {package!r}: {error}.")
+        except (ImportError, TypeError, ValueError) as error:
+            hint = left_out(error) if isinstance(error, ImportError) else ""
+            raise UserError(f"The environment {env_name} needs {package!r}: {error}.{hint}")
     with suppress(gym.error.Error):
         return gym.spec(env_id)
     with suppress(UserError):  # the old ids of Atari games, like Pong-v4, look like any other
-        _register("ale_py", "atari", env_name)
+        _register("ale_py", "atari", env_id)
     try:
         return gym.spec(env_id)
     except gym.error.Error:
@@ -171,7 +244,7 @@ def _register(package, extra, env_name):
     """Let a package register its environments, without its notices about others than this one."""
     silenced = redirect_stderr(io.StringIO()) if "Adroit" not in env_name else nullcontext()
     try:
-        with silenced:
+        with silenced, Elsewhere():  # glfw, of MuJoCo, starts a Python that imports from there
             module = import_module(package)
     except ImportError:
         raise UserError(

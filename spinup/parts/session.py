@@ -16,6 +16,7 @@ from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
 from spinup.parts.divergence import STOPS
 from spinup.parts.env_memory import explain, find_memory
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
+from spinup.parts.plain_text import printable
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import check, differences
 from spinup.utils.errors import UserError
@@ -133,9 +134,10 @@ def open_logger(
     logger.save_config(config)
     logger.setup_pytorch_saver(network)
     name = environment["id"] or environment["made_by"]
-    logger.log(f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}")
+    about = f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}"
+    logger.log(printable(about))
     if memory := on_first_process(lambda: find_memory(maker, env)):
-        logger.log(explain(memory, resume), color="yellow")
+        logger.log(printable(explain(memory, resume)), color="yellow")
     return logger
 
 

@@ -9,7 +9,7 @@ from spinup.utils.serialization_utils import convert_json
 # has those of lr and of iters.
 WHOLE_NUMBERS = dict(
     seed=(0, 2**31 - 1), epochs=(1, None), steps_per_epoch=(1, None), max_ep_len=(1, None),
-    save_freq=(1, None), num_envs=(1, None), num_cpu=(1, None), jobs=(1, None),
+    save_freq=(1, None), num_envs=(1, 100_000), num_cpu=(1, None), jobs=(1, None),
     replay_size=(1, None), batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None),
     iters=(1, None), update_after=(0, None), start_steps=(0, None), num_test_episodes=(0, None),
     target_every=(1, None), epsilon_steps=(0, None), policy_delay=(1, None), n_step=(1, None),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from spinup.parts.plain_text import csv_cell, markdown_cell, printable, say
 from spinup.utils import plot
 from spinup.utils.errors import UserError
 from spinup.utils.statistics import (
@@ -291,11 +292,6 @@ def as_dict(found: Comparison) -> dict:
     )  # fmt: skip
 
 
-def printable(text) -> str:
-    """A text from a run's folder without what would steer a terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
-
-
 def _number(value, largest) -> str:
     """As many decimals as numbers of this size are worth."""
     if not math.isfinite(value):
@@ -332,24 +328,24 @@ def _aligned(header, rows):
 def _markdown(header, rows):
     rule = ["---", *["---:"] * (len(header) - 1)]
     for row in (header, rule, *rows):
-        yield (
-            "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in row) + " |"
-        )
+        yield f"| {' | '.join(row)} |"
 
 
 def as_text(found: Comparison, markdown: bool = False) -> str:
     """A comparison as tables for a terminal, or for Markdown."""
-    table, strong = (_markdown, "**") if markdown else (_aligned, "")
+    table, strong, shown = (
+        (_markdown, "**", markdown_cell) if markdown else (_aligned, "", printable)
+    )
     lines = []
     for env in dict.fromkeys(result.environment for result in found.results):
         results = [result for result in found.results if result.environment == env]
-        title = f"{printable(env or 'environment unknown')}: {printable(found.value)}"
+        title = f"{shown(env or 'environment unknown')}: {shown(found.value)}"
         lines += [f"{strong}{title}{strong}" + ("" if markdown else f" ({found.final})"), ""]
         ends = [abs(v) for r in results for v in (r.mean, r.iqm, *(r.iqm_interval or ()))]
         largest = max(ends)
         header = ["experiment", "seeds", "steps", "mean", "IQM", "95 % interval"]
         rows = [
-            [printable(r.experiment), _seeds(r), _steps(r.steps), _number(r.mean, largest),
+            [shown(r.experiment), _seeds(r), _steps(r.steps), _number(r.mean, largest),
              _number(r.iqm, largest), _range(r.iqm_interval, largest)]
             for r in results
         ]  # fmt: skip
@@ -358,7 +354,7 @@ def as_text(found: Comparison, markdown: bool = False) -> str:
         if pairs:
             header = ["scores higher", "probability", "95 % interval"]
             rows = [
-                [f"{printable(i.experiment)} over {printable(i.over)}", f"{i.probability:.2f}",
+                [f"{shown(i.experiment)} over {shown(i.over)}", f"{i.probability:.2f}",
                  "–" if i.interval is None else "[{:.2f}, {:.2f}]".format(*i.interval)]
                 for i in pairs
             ]  # fmt: skip
@@ -366,7 +362,7 @@ def as_text(found: Comparison, markdown: bool = False) -> str:
     if markdown:
         lines += [f"IQM: interquartile mean; {found.final}; intervals: stratified bootstrap.", ""]
     for warning in found.warnings:
-        lines += [printable(warning), *([""] if markdown else [])]
+        lines += [shown(warning), *([""] if markdown else [])]
     return "\n".join(lines).rstrip()
 
 
@@ -381,14 +377,14 @@ def write_csv(found: Comparison, file):
         chances[i.environment, i.over, i.experiment] = [1 - i.probability, *back]
     over = [[f"over {name}", f"over {name} low", f"over {name} high"] for name in names]
     out = csv.writer(file)
-    out.writerow([*CSV_COLUMNS, *itertools.chain(*over)])
+    out.writerow(map(csv_cell, [*CSV_COLUMNS, *itertools.chain(*over)]))
     for r in found.results:
         ends = [r.steps[-1], r.steps[0]] if r.steps else ["", ""]
         row = [r.environment or "", r.experiment, r.seeds, r.diverged, *ends, r.mean, r.iqm]
         row += r.iqm_interval or ("", "")
         for name in names:
             row += chances.get((r.environment, r.experiment, name), ["", "", ""])
-        out.writerow(row)
+        out.writerow(map(csv_cell, row))
 
 
 def add_judgement(parser: argparse.ArgumentParser):
@@ -430,7 +426,7 @@ def main(argv=None):
     elif args.csv:
         write_csv(found, sys.stdout)
         for warning in found.warnings:
-            print(printable(warning), file=sys.stderr)
+            say(warning, file=sys.stderr)
     else:
         print(as_text(found, args.markdown))
     plot.refuse_damage(runs)

@@ -148,6 +148,14 @@ def _wandb_mode() -> str:
     return asked or ("online" if known else "offline")
 
 
+def stays_here() -> bool:
+    """Whether Weights & Biases would only write files, and send nothing."""
+    try:
+        return _wandb_mode() in ("offline", "dryrun", "disabled")
+    except (UserError, ImportError):
+        return False
+
+
 def _set_aside(path):
     """Another name for what is kept offline, lest a run begun in the same second writes into it."""
     aside = path.with_name("former-" + path.name.partition("-")[2])

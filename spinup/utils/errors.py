@@ -2,9 +2,17 @@
 
 import difflib
 
+from spinup.parts.plain_text import paragraph
+
 
 class UserError(ValueError):
-    """Says what is wrong and what to do; the command line shows the text alone and exits with 2."""
+    """Says what is wrong and what to do; the command line shows the text alone and exits with 2.
+
+    What it quotes from a file cannot steer the terminal that shows it.
+    """
+
+    def __init__(self, message: str):
+        super().__init__(paragraph(message))
 
 
 class Diverged(ArithmeticError):

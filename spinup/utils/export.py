@@ -18,6 +18,7 @@ from torch import nn
 
 import spinup
 from spinup.parts.envs import within_space
+from spinup.parts.plain_text import say
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.layers import RunningNormalizer
 from spinup.parts.pytorch.models import space_from_json
@@ -183,7 +184,7 @@ def _reference(network):
 def describe(folder: Path, network) -> dict[str, str]:
     """What an exported file says about itself."""
     config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
-    environment = config.get("environment") or {}
+    environment = config["environment"] if isinstance(config.get("environment"), dict) else {}
     obs = space_from_json(network.architecture["observation_space"])
     act = space_from_json(network.architecture["action_space"])
     about = dict(
@@ -269,8 +270,9 @@ def main(argv=None):
     output = Path(args.output or Path(args.run) / "policy.onnx")
     itr = args.itr if args.itr >= 0 else "last"
     difference, dtype = export(args.run, output, itr, named_class(args.actor_critic))
-    print(
-        f"Wrote {output}, {output.stat().st_size / 1000:.0f} kB. On {sum(BATCHES)} random ", end=""
+    size = output.stat().st_size / 1000
+    say(
+        f"Wrote {output}, {size:.0f} kB. On {sum(BATCHES)} random observations its largest "
+        f"difference from the network is {difference:.1g}."
     )
-    print(f"observations its largest difference from the network is {difference:.1g}.")
-    print(USE.format(path=str(output), dtype=dtype))
+    say(USE.format(path=str(output), dtype=dtype))

@@ -19,7 +19,10 @@ SHORT_FOR = {
 }
 # What the launcher takes besides the algorithm's own settings: the default, and the meaning.
 LAUNCHER = {
-    "env_name": (None, "the environment's id, such as CartPole-v1, or package:Id"),
+    "env_name": (
+        None,
+        "the environment's id, such as CartPole-v1, or package:Id; the package may lie here",
+    ),
     "env_kwargs": (None, "arguments for making it; --env_kwargs:name value sets one"),
     "num_cpu": (1, "processes that train one policy together, under MPI; auto: one per core"),
     "exp_name": (None, "what to call the experiment; names its folder"),

@@ -4,7 +4,6 @@ import codecs
 import contextlib
 import inspect
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -17,8 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spinup.parts.imports import STARTED_IN, start_without_current_folder
+from spinup.parts.plain_text import printable, say, without_colors
 from spinup.utils.errors import UserError
-from spinup.utils.logx import colorize, run_files
+from spinup.utils.logx import colorize, remove_all, run_files
 from spinup.utils.ls import JOB_FILE, PERFORMANCE, read_table
 from spinup.utils.mpi_tools import THREADS, die_with_parent
 from spinup.utils.serialization_utils import convert_json, write_json
@@ -128,7 +129,7 @@ def _failure(run) -> str:
     path = folder_of(run.job) / OUTPUT_FILE
     if path.exists() and run.began:
         said = path.read_bytes()[run.said_before :].decode(errors="replace").rstrip().splitlines()
-        lines = [*said[-LAST_LINES:], *lines]
+        lines = [*map(without_colors, said[-LAST_LINES:]), *lines]
     told = "".join(f"\n    {line}" for line in lines)
     return f"{run.job.exp_name} failed: {folder_of(run.job)}{told}"
 
@@ -219,7 +220,7 @@ def make_room(job: Job):
     claim(folder)
     try:
         for path in run_files(folder) if todo == "start" else ():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove_all([path])
     finally:
         release(folder)
 
@@ -235,7 +236,7 @@ def environment(at_once: int, num_cpu: int) -> dict:
     pythons = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
     paths = [os.path.abspath(path) for path in sys.path if not path.endswith(".zip")]
     paths = dict.fromkeys(path for path in paths if not path.startswith(pythons))
-    variables = os.environ | dict(PYTHONPATH=os.pathsep.join(paths))
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(paths), STARTED_IN: os.getcwd()}
     if at_once > 1 and not any(name in os.environ for name in THREAD_VARIABLES):
         share = str(max(1, cores() // max(at_once, num_cpu)))
         variables |= dict.fromkeys((*THREAD_VARIABLES, THREADS), share)
@@ -258,9 +259,11 @@ def start_process(job: bytes, variables: dict, output, folder=None) -> subproces
     with open(handle, "wb") as file:
         file.write(job)
     words = [name] if folder is None else [name, str(folder)]
+    started_in = variables.get(STARTED_IN)
     return subprocess.Popen(
-        [sys.executable, "-m", "spinup.utils.run_entrypoint", *words],
+        [*start_without_current_folder("spinup.utils.run_entrypoint"), *words],
         env=variables,
+        cwd=started_in if started_in and os.path.isdir(started_in) else None,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -271,7 +274,8 @@ def start_process(job: bytes, variables: dict, output, folder=None) -> subproces
 
 def forget_job_file(process: subprocess.Popen):
     """Remove what a run was told, if it ended before it could do so itself."""
-    Path(process.args[3]).unlink(missing_ok=True)
+    started = len(start_without_current_folder(""))
+    Path(process.args[started]).unlink(missing_ok=True)
 
 
 def _start(run, at_once):
@@ -320,7 +324,7 @@ def _show_and_keep(listening, kept):
             sys.stdout.write(text)
             sys.stdout.flush()
             *lines, line = (line + text).replace("\r\n", "\n").split("\n")
-            plain = (re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", one) for one in lines)
+            plain = map(without_colors, lines)
             kept.writelines(f"{one.rpartition(chr(13))[2]}\n".encode() for one in plain)
             kept.flush()
 
@@ -441,8 +445,8 @@ def tell(board: Board, run: Run):
         return
     through = sum(run.state in ("done", "failed", "diverged", "stopped") for run in board.runs)
     told = dict(running="started", done="done" if run.began else "finished before")
-    print(f"[{through}/{len(board.runs)}] {_name(run)}: {told.get(run.state, run.state)}"
-          f"{_how(run)}", flush=True)  # fmt: skip
+    state = told.get(run.state, run.state)
+    say(f"[{through}/{len(board.runs)}] {_name(run)}: {state}{_how(run)}")
 
 
 def say_interrupted(board: Board):
@@ -458,7 +462,7 @@ def say_interrupted(board: Board):
 
 def _name(run) -> str:
     """What a run is called: its folder, which has the seed in its name."""
-    return folder_of(run.job).name
+    return printable(folder_of(run.job).name)
 
 
 def _how(run) -> str:
@@ -477,7 +481,7 @@ def _how(run) -> str:
         left = seconds / table.rows * max(0, epochs - table.rows)
         words.append(f"{tqdm.format_interval(left)} left")
     if run.why and not table.rows:
-        words.append(run.why)
+        words.append(printable(run.why))
     return f"  {', '.join(words)}" if words else ""
 
 

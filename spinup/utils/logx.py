@@ -8,12 +8,14 @@ import shutil
 import sys
 import tempfile
 import time
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from spinup.parts.divergence import DIVERGED_FILE, Watch
+from spinup.parts.plain_text import printable
 from spinup.utils import diaries
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import broadcast_object, mpi_statistics_scalar, mpi_sum, proc_id
@@ -65,18 +67,40 @@ def run_files(folder, *more) -> list[Path]:
     return sorted({path for name in (*RUN_FILES, *more) for path in Path(folder).glob(name)})
 
 
+def refuse_links(folder, *more):
+    """Refuse a run folder in which a symbolic link would lead what is written to another place.
+
+    more: names of files that are written there besides the usual ones
+    """
+    names = [name.partition("/")[0] for name in (*RUN_FILES, OLDER_RUNS, ".lock", "*.new", *more)]
+    for path in sorted(Path(folder).iterdir()):
+        if not any(fnmatch(path.name, name) for name in names):
+            continue
+        # Weights & Biases makes links of its own, and what was put aside is not written to.
+        ours = path.is_dir() and not path.is_symlink() and path.name not in ("wandb", OLDER_RUNS)
+        below = path.rglob("*") if ours else ()
+        for found in (path, *below):
+            if found.is_symlink():
+                raise UserError(
+                    f"{found} is a symbolic link: training would write where it leads. Put what it "
+                    "leads to in its place, or choose another folder."
+                )
+
+
 def format_table(headers, values) -> str:
     """Names and values in two columns, as the terminal shows a row of the table."""
-    shown = [f"{v:.5g}" if hasattr(v, "__float__") else str(v) for v in values]
+    headers = [printable(key) for key in headers]
+    shown = [f"{v:.5g}" if hasattr(v, "__float__") else printable(v) for v in values]
     keys = max(15, *map(len, headers))
     rule = "-" * (keys + 22)
     rows = [f"| {key:>{keys}} | {v:>15} |" for key, v in zip(headers, shown)]
     return "\n".join([rule, *rows, rule])
 
 
-def _remove(paths):
+def remove_all(paths):
+    """Delete files, links and whole folders."""
     for path in paths:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 class Logger:
@@ -125,9 +149,10 @@ class Logger:
 
     def _open_folder(self, folder, resume, overwrite):
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(folder, self.output_fname)
         table = folder / self.output_fname
         if overwrite and not resume:
-            _remove(run_files(folder))
+            remove_all(run_files(folder))
         elif not resume:
             self._make_room(folder)
         self.output_file = open(table, "r+" if resume and table.exists() else "w+")
@@ -138,7 +163,7 @@ class Logger:
         older = run_files(folder, self.output_fname)
         if not (table.exists() and table.stat().st_size):
             older = [path for path in older if "_save" in path.name or path.suffix == ".pt"]
-            _remove(
+            remove_all(
                 [
                     path
                     for name in ("checkpoint", DIVERGED_FILE, *DIARIES)
@@ -153,7 +178,8 @@ class Logger:
         aside.mkdir(parents=True)
         for path in older:
             shutil.move(path, aside / path.name)
-        self.log(f"{folder} held an older run; its files are now in {aside}", color="yellow")
+        moved = f"{folder} held an older run; its files are now in {aside}"
+        self.log(printable(moved), color="yellow")
 
     def log(self, msg, color="green"):
         """Say something on the terminal."""

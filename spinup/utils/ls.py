@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from spinup.parts.plain_text import printable, say
 from spinup.user_config import DEFAULT_DATA_DIR
 from spinup.utils.errors import UserError
 from spinup.utils.logx import OLDER_RUNS
@@ -147,10 +148,12 @@ def _cells(run: Standing) -> list[str]:
         return "-" if value is None else format(value, form)
 
     epochs = f"{run.epochs_done}/{shown(run.epochs, '')}"
-    return [
-        run.state, str(run.algorithm or "-"), str(run.environment or "-"), shown(run.seed, ""),
+    seed = "-" if run.seed is None else run.seed
+    cells = [
+        run.state, run.algorithm or "-", run.environment or "-", seed,
         epochs, shown(run.performance, ".5g"), shown(run.steps_per_second, ".0f"), run.folder,
     ]  # fmt: skip
+    return [printable(cell) for cell in cells]
 
 
 def as_text(runs: list[Standing]) -> str:
@@ -162,8 +165,8 @@ def as_text(runs: list[Standing]) -> str:
         "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)).rstrip()
         for row in rows
     ]
-    below = [f"{run.folder}: {run.diverged}" for run in runs if run.diverged]
-    below += [run.wrong for run in runs if run.wrong]
+    below = [printable(f"{run.folder}: {run.diverged}") for run in runs if run.diverged]
+    below += [printable(run.wrong) for run in runs if run.wrong]
     return "\n".join([*lines, *([""] if below else []), *below])
 
 
@@ -188,4 +191,4 @@ def main(argv=None):
     elif runs:
         print(as_text(runs))
     else:
-        print(f"There is no run in {', '.join(folders)}.")
+        say(f"There is no run in {', '.join(folders)}.")

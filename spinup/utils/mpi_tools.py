@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from spinup.parts.imports import OURS, SAFE_PATH
+from spinup.parts.plain_text import paragraph
 from spinup.utils.errors import UserError
 
 # Set by the launchers we know: MPICH and its kin, PMIx, Open MPI.
@@ -58,7 +60,7 @@ def abort(code: int, message: str = ""):
     # The others may be about to say the same; then the first process speaks for all.
     time.sleep(0.5 * (proc_id() > 0))
     if message:
-        print(message, file=sys.stderr)
+        print(paragraph(message), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     if _world() is not None:
@@ -110,6 +112,8 @@ def mpi_fork(n: int, bind_to_core: bool = False, handed_over: str = ""):
     threads = str(max(1, (os.cpu_count() or 1) // n))
     environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     environment |= os.environ | {FORKED: handed_over}
+    if environment.get(SAFE_PATH) == OURS:  # our own program may lie in the current folder
+        del environment[SAFE_PATH]
     job = subprocess.Popen(
         [*command, sys.executable, *sys.orig_argv[1:]],
         env=environment,

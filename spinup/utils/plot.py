@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from spinup.parts.divergence import DIVERGED_FILE, find_divergence
+from spinup.parts.imports import Elsewhere
+from spinup.parts.plain_text import plot_label, printable, say
 from spinup.parts.settings import what_differs
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.logx import OLDER_RUNS
 from spinup.utils.ls import JOB_FILE, PERFORMANCE
-from spinup.utils.serialization_utils import read_json
+from spinup.utils.serialization_utils import read_json, write_whole
 from spinup.utils.statistics import iqm
 from spinup.utils.test_policy import has_screen
 
@@ -45,9 +47,8 @@ def check_known(what: str, word, known):
         raise UserError(f"There is no {what} {word!r}.{near} Known are: {', '.join(known)}.")
 
 
-def _note(text: str) -> str:
-    print(text, file=sys.stderr)
-    return text
+def _note(text: str):
+    say(text, file=sys.stderr)
 
 
 def read_settings(folder: Path) -> tuple[dict, list[str]]:
@@ -84,6 +85,7 @@ def _read_run(folder: Path, title, config: dict, damage: list):
     for sentence in damage:
         _note(sentence)
     lines = [line for line in lines if line and line.count("\t") == lines[0].count("\t")]
+    lines[:1] = [printable(line, keep="\t") for line in lines[:1]]  # the names of the columns
     names, *rows = [line.split("\t") for line in lines] or [[]]
     diverged = find_divergence(folder, config, names, rows)
     if not rows and diverged is None:
@@ -99,9 +101,9 @@ def _read_run(folder: Path, title, config: dict, damage: list):
     known = environment if isinstance(environment, dict) else dict(id=config.get("env_name"))
     env_id = known.get("id")
     data.attrs |= dict(diverged=diverged, epochs=len(lines) - 1 if lines else 0)
-    data.attrs["env_id"] = env_id if isinstance(env_id, str) else None
+    data.attrs["env_id"] = printable(env_id) if isinstance(env_id, str) else None
     name_without_seed = re.sub(r"_s\d+$", "", folder.resolve().name)
-    data.attrs["name"] = str(title or config.get("exp_name") or name_without_seed or "exp")
+    data.attrs["name"] = printable(title or config.get("exp_name") or name_without_seed or "exp")
     data.attrs |= dict(folder=str(folder), seed=seed if isinstance(seed, int) else None)
     data.attrs["damage"] = damage
     return data
@@ -333,7 +335,7 @@ def plot_data(
             continue
         label = _label(name, found, ends[name], xaxis)
         color, dashes = COLORS[i % len(COLORS)], DASHES[i // len(COLORS) % len(DASHES)]
-        style = dict(color=color, linestyle=dashes, linewidth=1.5, label=label) | kwargs
+        style = dict(color=color, linestyle=dashes, linewidth=1.5, label=plot_label(label)) | kwargs
         x = line = low = high = np.array([])
         if found:
             x, line, low, high, number = summarize(found, estimator, band)
@@ -358,7 +360,8 @@ def plot_data(
     if any(ends.values()):
         meaning += "\nX: a run diverged, and the line of its experiment ends"
     kinds = dict.fromkeys(k for f in frames for k in [p for p in PERFORMANCE if p in f][:1])
-    ylabel = f"{value}\n({' or '.join(kinds)})" if value == "Performance" else value
+    ylabel = plot_label(value)
+    ylabel += f"\n({' or '.join(kinds)})" if value == "Performance" else ""
     _dress(ax, xaxis, ylabel, meaning)
     return ax
 
@@ -381,7 +384,7 @@ def _dress(ax, xlabel, ylabel, meaning):
 
     units = EngFormatter(sep="")  # 10k, 1M
     ax.xaxis.set_major_formatter(lambda x, _: units(x) if abs(x) >= 1000 else f"{x:g}")
-    ax.set(xlabel=xlabel, ylabel=ylabel, axisbelow=True)
+    ax.set(xlabel=plot_label(xlabel), ylabel=ylabel, axisbelow=True)
     below = dict(xycoords=ax.xaxis.label, textcoords="offset points", ha="center", va="top")
     ax.annotate(meaning, (0.5, 0), (0, -5), fontsize="small", color="#555555", **below)
     ax.grid(color="#DDDDDD", linewidth=0.6)
@@ -439,17 +442,19 @@ def make_plots(
             plot_data(data, xaxis, value, condition, smooth, ax=ax, estimator=estimator, band=band)
         env_ids = {run.attrs["env_id"] for run in data}
         if len(env_ids) == 1 and None not in env_ids:
-            figure.suptitle(env_ids.pop())
+            figure.suptitle(plot_label(env_ids.pop()))
         if show:
             plt.show()
             return data
         first = Path(_listed(all_logdirs)[0])
         path = Path(output or (first if first.is_dir() else Path()) / "plot.png")
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=150, format=path.suffix[1:])
         try:
-            figure.savefig(path, dpi=150)
+            write_whole(path, picture.getvalue())
         except OSError as error:
             raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
-    print(f"Wrote {path}")
+    say(f"Wrote {path}")
     return data
 
 
@@ -481,7 +486,10 @@ def main(argv=None):
     )
     add("--band", default="ci", choices=list(BANDS), help="around it (%(default)s)")
     add("-o", "--output", metavar="FILE", help="write a .png, .svg or .pdf instead of showing it")
-    refuse_damage(make_plots(**vars(parser.parse_args(argv))) or [])
+    args = parser.parse_args(argv)
+    with Elsewhere():  # Matplotlib would obey a matplotlibrc in the current folder
+        import matplotlib  # noqa: F401
+    refuse_damage(make_plots(**vars(args)) or [])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spinup.parts.divergence import DIVERGED_FILE
+from spinup.parts.imports import STARTED_IN, Elsewhere
+from spinup.parts.plain_text import say
 from spinup.utils import jobs
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import THREADS
@@ -75,7 +77,8 @@ def _connected(address):
         try:
             if address != "local":
                 _knock(address)  # Ray itself would try for minutes
-            ray.init(address=address, **settings)
+            with Elsewhere():  # Ray's processes have the current folder on their path
+                ray.init(address=address, **settings)
         except (OSError, RuntimeError, ValueError) as error:
             reason = str(error).strip().split("\n")[0]
             raise UserError(
@@ -205,8 +208,9 @@ def _submit(ray, one, home):
     )
     threads = {name: os.environ[name] for name in jobs.THREAD_VARIABLES if name in os.environ}
     threads = threads or dict.fromkeys((*jobs.THREAD_VARIABLES, THREADS), "1")
-    paths = jobs.environment(1, 1)["PYTHONPATH"]
-    return task.remote(cloudpickle.dumps(job), str(one.token), threads, paths, home)
+    here = jobs.environment(1, 1)
+    variables, paths = threads | {STARTED_IN: here[STARTED_IN]}, here["PYTHONPATH"]
+    return task.remote(cloudpickle.dumps(job), str(one.token), variables, paths, home)
 
 
 def _see_through(ray, board, going, home, interrupts):
@@ -247,7 +251,7 @@ def _after(ray, board, one, error, interrupts) -> Try | None:
         run.state = "queued" if run.state == "queued" else "stopped"
     elif _was_lost(ray, error) and number <= TRIES:
         run.state, board.height = "queued", 0
-        print(f"{name}: its node was lost after epoch {epoch}; it goes on elsewhere.", flush=True)
+        say(f"{name}: its node was lost after epoch {epoch}; it goes on elsewhere.")
         return Try(run, one.token, number, epoch)
     else:
         run.state = "failed"
@@ -299,11 +303,11 @@ def _name_folder(folder):
 # --- A node ---
 
 
-def train(job: bytes, token: str, threads: dict, paths: str, home):
+def train(job: bytes, token: str, variables: dict, paths: str, home):
     """Run a job on this node; yields that it began, then news, then its exit code.
 
     token: a file in the driver's run folder
-    threads: environment variables that say how many threads each process has
+    variables: of the run's environment: where it was started, how many threads each process has
     paths: where the driver finds modules
     home: the actor at the driver
     """
@@ -320,8 +324,8 @@ def train(job: bytes, token: str, threads: dict, paths: str, home):
         unpack(ask(home.fetch, str(Path(token).parent)), folder)
         pack(folder, sent)  # the driver has all of this
     _wait_until_free(folder, time.time() + PATIENCE)
-    paths = [*filter(None, [os.environ.get("PYTHONPATH")]), paths]
-    variables = os.environ | threads | dict(PYTHONPATH=os.pathsep.join(paths))
+    paths = filter(None, [os.environ.get("PYTHONPATH"), paths])
+    variables = os.environ | variables | dict(PYTHONPATH=os.pathsep.join(paths))
     if heard := ask(home.interrupted):
         return
     with open(folder / jobs.OUTPUT_FILE, "ab") as output:

@@ -17,6 +17,7 @@ import numpy as np
 
 import spinup
 from spinup.parts.divergence import STOPS, read_divergence
+from spinup.parts.plain_text import printable, say, without_colors
 from spinup.utils import compare, plot
 from spinup.utils.errors import UserError
 from spinup.utils.logx import OLDER_RUNS
@@ -61,7 +62,7 @@ def _flat(settings: dict, prefix="") -> dict[str, str]:
             texts |= _flat(value, f"{prefix}{key}:")
         else:
             text = value if isinstance(value, str) else json.dumps(value)
-            texts[f"{prefix}{key}"] = text[:LONGEST_LINE]
+            texts[printable(f"{prefix}{key}")] = printable(text)[:LONGEST_LINE]
     return texts
 
 
@@ -69,7 +70,7 @@ def _settings(runs) -> list[dict]:
     """The settings of each experiment; runs of one that differ stand apart."""
     groups = {}
     for run in runs:
-        config, _ = plot.read_settings(run.attrs["folder"])
+        config = _own_settings(run.attrs["folder"])
         config = {key: value for key, value in config.items() if key not in NO_SETTINGS}
         if isinstance(config.get("environment"), dict):  # the rest follows from its id
             known = config["environment"]
@@ -93,6 +94,17 @@ def _seeds(seeds) -> str:
     return f"seed{'s' * (len(known) > 1)} {', '.join(known)}"
 
 
+def _leads_out(path: Path, folder: Path) -> bool:
+    """Whether a link leads from a run's folder to a file elsewhere, which is nobody's business."""
+    return not path.resolve().is_relative_to(folder.resolve())
+
+
+def _own_settings(folder) -> dict:
+    """The settings in a run's config.json, if it lies in the run's own folder."""
+    folder = Path(folder)
+    return {} if _leads_out(folder / "config.json", folder) else plot.read_settings(folder)[0]
+
+
 def _films(folder: Path, run: str, room: int) -> list[dict]:
     """The films in a run's folder, each as an address that holds it whole.
 
@@ -101,9 +113,12 @@ def _films(folder: Path, run: str, room: int) -> list[dict]:
     films = []
     for path in sorted([*folder.glob("*.*"), *folder.glob("*/*.*")]):
         mime = FILMS.get(path.suffix.lower())
-        if mime is None or path.is_symlink() or not path.is_file() or OLDER_RUNS in path.parts:
+        if mime is None or _leads_out(path, folder) or not path.is_file():
             continue
-        film, size = dict(run=run, name=str(path.relative_to(folder))), path.stat().st_size
+        if OLDER_RUNS in path.parts:
+            continue
+        name = printable(path.relative_to(folder))
+        film, size = dict(run=run, name=name), path.stat().st_size
         if size > min(LARGEST_FILM, room):
             film["why"] = f"left out, it has {size / 2**20:.1f} MB"
         else:
@@ -115,14 +130,14 @@ def _films(folder: Path, run: str, room: int) -> list[dict]:
 
 def _last_lines(path: Path) -> list[str]:
     """The end of what a run said, as a terminal would show it."""
-    if path.is_symlink() or not path.is_file():
+    if _leads_out(path, path.parent) or not path.is_file():
         return []
     with open(path, "rb") as file:
         file.seek(max(0, path.stat().st_size - 2**16))
         text = file.read().decode(errors="replace")
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).rstrip()
+    text = without_colors(text).rstrip()
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
-    return [line[:LONGEST_LINE] for line in lines[-LAST_LINES:]] if text else []
+    return [printable(line)[:LONGEST_LINE] for line in lines[-LAST_LINES:]] if text else []
 
 
 def _has_failed(folder: Path, lines) -> bool:
@@ -157,7 +172,7 @@ def _failures(folders, finished) -> dict[str, list[str]]:
 
 def _listed(run, found, args) -> dict:
     """A run's line in the list of all runs."""
-    config, _ = plot.read_settings(run.attrs["folder"])
+    config = _own_settings(run.attrs["folder"])
     done, epochs = run.attrs["epochs"], config.get("epochs")
     epochs = epochs if isinstance(epochs, int) else None
     score, _ = compare.final_score(run, found.value, args.last, args.at) or (None, None)
@@ -201,7 +216,7 @@ def collect(runs, folders, args) -> dict:
 
     def name_of(folder):
         name = os.path.relpath(Path(folder).resolve(), top)
-        return top.name if name == os.curdir else name
+        return printable(top.name if name == os.curdir else name)
 
     listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
     finished = {folder for folder, run in listed.items() if run["state"] == "finished"}
@@ -213,6 +228,7 @@ def collect(runs, folders, args) -> dict:
         spent = sum(len(film.get("src", "")) * 3 // 4 for film in films)
         films += _films(Path(folder), run["run"], LARGEST_FILMS - spent)
     doubts = [*found.warnings, *(d for run in runs for d in run.attrs["damage"])]
+    doubts = [printable(doubt) for doubt in doubts]
     experiments = list(dict.fromkeys(run.attrs["name"] for run in runs))
     many = f"{_counted(len(runs), 'run')} in {_counted(len(experiments), 'experiment')}"
     diverged = [run for run in runs if compare.has_diverged(run)]
@@ -243,7 +259,8 @@ def page(title: str, data: dict) -> str:
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    given = dict(policy=policy, title=html.escape(title), style=part["css"], script=part["js"])
+    title = html.escape(printable(title))
+    given = dict(policy=policy, title=title, style=part["css"], script=part["js"])
     whole = re.compile(r"\{\{(\w+)\}\}")
     return whole.sub(lambda found: (given | dict(data=text))[found[1]], part["html"])
 
@@ -270,5 +287,5 @@ def main(argv=None):
         write_whole(path, text.encode())
     except OSError as error:
         raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
-    print(f"Wrote {path}")
+    say(f"Wrote {path}")
     plot.refuse_damage(runs)

@@ -1,10 +1,14 @@
 """The process of one run: it is given a job, does it, and ends.
 
-    python -m spinup.utils.run_entrypoint JOB_FILE [FOLDER]
+    python … spinup.utils.run_entrypoint JOB_FILE [FOLDER]
+
+It is started by `start_without_current_folder`; the job's file is this user's own, and its package
+of environments, if it names one, is imported as it was where the command was given.
 
 FOLDER stands for the job's own output_dir, on a machine that does not see that one.
 """
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -20,10 +24,13 @@ def run(job_file, folder=None):
 
     from spinup.parts.checkpoint import claim, make_restartable
     from spinup.parts.divergence import Divergence, read_divergence, write_divergence
+    from spinup.parts.envs import allow_env
+    from spinup.parts.imports import STARTED_IN
     from spinup.utils.jobs import folder_of, in_folder, note
 
     job = cloudpickle.loads(Path(job_file).read_bytes())
     job = job if folder is None else in_folder(job, folder)
+    allow_env(job.kwargs.get("env_name"), os.environ.get(STARTED_IN))
     mpi_fork(job.num_cpu)
     barrier()
     if proc_id() == 0:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from spinup import user_config
+from spinup.parts.plain_text import say
 from spinup.utils import flags
 from spinup.utils.errors import Diverged, UserError, did_you_mean
 from spinup.utils.logx import cannot_write, colorize
@@ -395,11 +396,15 @@ def train_from_flags(load, argv, chosen=None):
     if "--help" in argv or "-h" in argv or argv[:1] == ["help"]:
         print(flags.describe(load()))
         return
+    from spinup.parts.envs import allow_env
+
     given = flags.parse(argv)
     algorithm = load()
     grid, once = grid_of_flags(algorithm, given, chosen or {})
     fit = partial(fit_variant, algorithm, chosen or {})
     variants = grid.variants()
+    for variant in variants:
+        allow_env(fit(variant)["env_name"])  # which was typed here, so it may come from here
     if len(variants) > 1 or once["ray_address"]:
         run_grid(grid, importable(algorithm), fit=fit, **once)
         return
@@ -508,7 +513,7 @@ def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
             f"{folder} is finished: {done} epochs are done. To train on, ask for more: "
             f"spinup resume {shlex.quote(str(folder))} --epochs {2 * done}"
         )
-    print(f"Resuming {folder} after {done} of {epochs} epochs", flush=True)
+    say(f"Resuming {folder} after {done} of {epochs} epochs")
     return dict(logger_kwargs=where, resume=True)
 
 
@@ -587,12 +592,15 @@ class Finished(Exception):
     """There is nothing left to train, and that is no mistake."""
 
 
-def resume(run_folder, epochs=None, env_name=None):
+def resume(run_folder, epochs=None, env_name=None, wandb=False):
     """Go on with the run in a folder, with the settings its config.json holds.
 
     epochs: train until this many are done, instead of the number it was started with
     env_name: the environment's id once more, to allow importing the package it names
+    wandb: go on writing for Weights & Biases
     """
+    from spinup.parts.envs import trust_env
+
     folder = Path(run_folder)
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}. spinup resume wants the folder of a run.")
@@ -604,15 +612,85 @@ def resume(run_folder, epochs=None, env_name=None):
             f"{folder} was started from a script, with an environment or networks of its own. "
             "Resume it there: call the same function with resume=True."
         )
-    trusted_env_name(env.get("env_name"), env_name)
-    parameters = inspect.signature(algorithm).parameters
-    settings = {k: config[k] for k in parameters if k in config and k not in flags.ONLY_IN_SCRIPTS}
-    settings = flags.fit(algorithm, settings | ({} if epochs is None else dict(epochs=epochs)))
-    logging = {key: (config.get("logger_kwargs") or {}).get(key) is True for key in flags.LOGGING}
+    try:
+        settings = saved_settings(algorithm, config, folder)
+        env = saved_env(env)
+    except UserError as error:
+        raise UserError(f"{folder}/config.json cannot be resumed from: {error}")
+    num_cpu = saved_num_procs(config, folder)
+    trust_env(env["env_name"], env_name, f"spinup resume {shlex.quote(str(folder))}")
+    settings |= {} if epochs is None else dict(epochs=epochs)
+    logging = saved_logging(config.get("logger_kwargs"), wandb)
+    name = config.get("exp_name")
     train(
-        algorithm, settings, output_dir=folder, exp_name=config.get("exp_name"),
-        num_cpu=config.get("num_procs", 1), retry=True, **env, **logging,
+        algorithm, settings, output_dir=folder, exp_name=name if isinstance(name, str) else None,
+        num_cpu=num_cpu, retry=True, **env, **logging,
     )  # fmt: skip
+
+
+# What config.json holds besides the settings of an algorithm.
+_BESIDES = {
+    *("algorithm", "num_procs", "environment", "spaces", "versions", "exp_name"),
+    *flags.ONLY_IN_SCRIPTS,
+}
+
+
+def saved_settings(algorithm, config: dict, folder) -> dict:
+    """The settings in a config.json, checked as those of a command line are."""
+    from spinup.parts.pytorch.models import fitting
+    from spinup.parts.settings import check
+
+    parameters = inspect.signature(algorithm).parameters
+    settings = {k: v for k, v in config.items() if k in parameters and k not in _BESIDES}
+    if unknown := sorted(config.keys() - settings.keys() - _BESIDES):
+        say(f"{folder}/config.json also has {', '.join(unknown)}; {algorithm.__name__} has no such "
+            "settings, and they are left out.")  # fmt: skip
+    settings = flags.fit(algorithm, settings)
+    check(settings)
+    fitting(parameters["actor_critic"].default, settings.get("ac_kwargs"))
+    return settings
+
+
+def saved_env(env: dict) -> dict:
+    """The id and the arguments of the environment that a config.json names, and nothing else."""
+    arguments = env.get("env_kwargs") or {}
+    if unknown := sorted(env.keys() - {"env_name", "env_kwargs"}):
+        raise UserError(f"env_fn holds {', '.join(unknown)}, which training does not write there.")
+    if not isinstance(arguments, dict):
+        raise UserError(f"env_kwargs is a dict of arguments, not {arguments!r}.")
+    return dict(env_name=env.get("env_name"), env_kwargs=arguments)
+
+
+def saved_num_procs(config: dict, folder) -> int:
+    """How many processes trained a run: each of them has left its part of the checkpoint."""
+    from spinup.parts.checkpoint import read_latest
+    from spinup.parts.settings import check
+
+    number, latest = config.get("num_procs", 1), read_latest(folder)
+    check(dict(num_cpu=number))
+    parts = [] if latest is None else (folder / "checkpoint").glob(f"epoch{latest['epoch']}.rank*")
+    if latest is not None and number != len(list(parts)):
+        raise UserError(
+            f"{folder}/config.json says that {number!r} process(es) trained the run, but its "
+            "checkpoint was not written by so many."
+        )
+    return number
+
+
+def saved_logging(logger_kwargs, wandb: bool) -> dict:
+    """What the logger is to do besides its table, as it did before.
+
+    wandb: the user asks for Weights & Biases; a file alone makes nothing be sent anywhere
+    """
+    saved = logger_kwargs if isinstance(logger_kwargs, dict) else {}
+    logging = {key: saved.get(key) is True for key in flags.LOGGING} | dict(wandb=wandb)
+    if saved.get("wandb") is True and not wandb:
+        from spinup.utils.diaries import stays_here
+
+        logging["wandb"] = stays_here()
+        if not logging["wandb"]:
+            print("The run was sent to Weights & Biases, too; add --wandb to go on with that.")
+    return logging
 
 
 def algorithm_of(config: dict, folder):
@@ -626,18 +704,6 @@ def algorithm_of(config: dict, folder):
             f"{folder}/config.json names no algorithm of spinup, so it cannot be resumed."
         )
     return getattr(spinup, name)
-
-
-def trusted_env_name(saved, confirmed):
-    """Refuse to import a package only because a file names it."""
-    if isinstance(saved, str) and ":" in saved and saved != confirmed:
-        package = saved.partition(":")[0]
-        if package not in sys.modules:
-            raise UserError(
-                f"The environment {saved} is made by the package {package!r}, which runs when it "
-                f"is imported. If you trust it, say so: --env {saved}"
-            )
-    return saved
 
 
 def _default_network(algorithm):

@@ -62,7 +62,8 @@ def _text(obj) -> str:
 def write_whole(path: Path, data: bytes):
     """Write a file so that a reader, and a run killed at any instant, finds the old or the new."""
     new = path.with_name(path.name + ".new")
-    with open(new, "wb") as file:
+    new.unlink(missing_ok=True)  # of a run that was killed, or a link that leads elsewhere
+    with open(new, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -4,12 +4,15 @@ import argparse
 import inspect
 import os
 import re
+import shlex
 import sys
 from ctypes.util import find_library
 from pathlib import Path
 
 import numpy as np
 
+from spinup.parts.imports import allow_import, left_out
+from spinup.parts.plain_text import say
 from spinup.utils.errors import UserError
 from spinup.utils.logx import format_table
 from spinup.utils.serialization_utils import read_json
@@ -19,8 +22,9 @@ VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".gif")
 
 
 def load_policy_and_env(
-    fpath, itr="last", deterministic=False, actor_critic=None, env_fn=None, render_mode=None
-):
+    fpath, itr="last", deterministic=False, actor_critic=None, env_fn=None, render_mode=None,
+    trust_graph=False,
+):  # fmt: skip
     """The environment of a run, and a function that gives the agent's action for an observation.
 
     fpath: the run folder
@@ -29,6 +33,7 @@ def load_policy_and_env(
     actor_critic: the class of the networks, where it is one of your own
     env_fn: makes the environment, where it was one of your own
     render_mode: how the environment shows itself, 'human' or 'rgb_array'
+    trust_graph: run the graph of a TensorFlow agent, as `load_tf_policy` says
     """
     from spinup.parts.envs import within_space
 
@@ -38,7 +43,7 @@ def load_policy_and_env(
     env = make_run_env(folder, env_fn, render_mode)
     _check_spaces(folder, env)
     if any(path.name.startswith("tf1_save") for path in folder.iterdir()):
-        get_action = load_tf_policy(folder, itr, deterministic)
+        get_action = load_tf_policy(folder, itr, deterministic, trust_graph)
     else:
         get_action = load_pytorch_policy(folder, itr, deterministic, actor_critic)
     return env, lambda obs: within_space(env.action_space, get_action(obs)[None])[0]
@@ -47,7 +52,7 @@ def load_policy_and_env(
 def _check_spaces(folder, env):
     """Refuse an environment that sees or does other things than the agent has learned with."""
     config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
-    learned = config.get("spaces") or {}
+    learned = config["spaces"] if isinstance(config.get("spaces"), dict) else {}
     spaces = dict(observation=env.observation_space, action=env.action_space)
     for kind, space in spaces.items():
         if kind in learned and learned[kind] != str(space):
@@ -59,18 +64,17 @@ def _check_spaces(folder, env):
 
 def make_run_env(folder, env_fn=None, render_mode=None):
     """Make a run's environment again from the id and arguments its config.json holds."""
-    from spinup.parts.envs import adopt, env_from_description
-    from spinup.utils.run_utils import trusted_env_name
+    from spinup.parts.envs import adopt, env_from_description, trust_env
 
     if env_fn is not None:
         return adopt(env_fn())
-    saved = read_json(Path(folder) / "config.json").get("environment") or {}
-    if not saved.get("id"):
+    saved = read_json(Path(folder) / "config.json").get("environment")
+    if not isinstance(saved, dict) or not saved.get("id"):
         raise UserError(
             f"{folder} does not say how its environment is made. Pass it: "
             "load_policy_and_env(..., env_fn=your_function), or --env ID."
         )
-    trusted_env_name(saved["id"], None)
+    trust_env(saved["id"], command=f"spinup watch {shlex.quote(str(folder))}")
     if render_mode is None:
         return adopt(env_from_description(saved))
     draw_without_screen()
@@ -113,8 +117,18 @@ def network_action(network, deterministic=False):
     return act
 
 
-def load_tf_policy(fpath, itr="last", deterministic=False):
-    """A function that gives the action of a saved TensorFlow agent."""
+def load_tf_policy(fpath, itr="last", deterministic=False, trust_graph=False):
+    """A function that gives the action of a saved TensorFlow agent.
+
+    trust_graph: say that you know where it comes from, for a graph is a program: among its
+        operations may be some that read and write files
+    """
+    if not trust_graph:
+        raise UserError(
+            f"The agent in {fpath} is a TensorFlow graph, which is a program and may write files "
+            "when it runs. If you trust it: spinup watch … --trust_graph (in a program: "
+            "trust_graph=True)."
+        )
     try:
         import tensorflow as tf
     except ImportError:
@@ -187,7 +201,7 @@ def run_policy(
         if frames is not None:
             frames.close()
     if frames is not None:
-        print(f"Recorded {video}")
+        say(f"Recorded {video}")
     if returns:
         print(f"{len(returns)} episodes: return {np.mean(returns):.3f} ± {np.std(returns):.3f}")
         numbers = {
@@ -226,7 +240,7 @@ def _on_screen(env):
     try:
         return gym.make(env.spec, render_mode="human")
     except Exception as error:  # a wrapper that cannot be made again, a window that cannot open
-        print(f"This environment cannot be shown in a window ({error}).")
+        say(f"This environment cannot be shown in a window ({error}).")
         return env
 
 
@@ -255,6 +269,8 @@ def _writer(path, fps):
     path = Path(path)
     if not path.parent.is_dir():
         raise UserError(f"There is no folder {path.parent} to record to.")
+    if path.is_symlink():
+        raise UserError(f"{path} is a symbolic link, and would lead elsewhere. Choose another.")
     try:
         open(path, "ab").close()
     except OSError as error:
@@ -313,6 +329,7 @@ def main(argv=None, name="spinup test_policy", episodes=100):
     parser.add_argument("--seed", type=int, help="where the first episode starts")
     parser.add_argument("--env", help="play in this environment, instead of the run's own")
     parser.add_argument("--actor_critic", metavar="MODULE:CLASS", help="networks of your own")
+    parser.add_argument("--trust_graph", action="store_true", help="run a TensorFlow graph")
     args = parser.parse_args(argv)
     for flag, least in dict(episodes=1, len=0, seed=0).items():
         value = getattr(args, flag)
@@ -323,8 +340,9 @@ def main(argv=None, name="spinup test_policy", episodes=100):
     mode = "rgb_array" if args.video else "human" if has_screen() and not args.norender else None
     if mode is not None:
         draw_without_screen()
-    from spinup.parts.envs import EnvMaker
+    from spinup.parts.envs import EnvMaker, allow_env
 
+    allow_env(args.env)
     env, get_action = load_policy_and_env(
         args.fpath,
         args.itr if args.itr >= 0 else "last",
@@ -332,6 +350,7 @@ def main(argv=None, name="spinup test_policy", episodes=100):
         actor_critic=named_class(args.actor_critic),
         env_fn=EnvMaker(args.env, dict(render_mode=mode)) if args.env else None,
         render_mode=mode,
+        trust_graph=args.trust_graph,
     )
     if args.video:
         check_rendering(env)
@@ -347,11 +366,12 @@ def named_class(name):
     from importlib import import_module
 
     module, _, attribute = name.partition(":")
-    sys.path.insert(0, os.getcwd())
+    allow_import(module)
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"--actor_critic {name}: {error}. Write it as module:Class.")
+        hint = left_out(error) if isinstance(error, ImportError) else ""
+        raise UserError(f"--actor_critic {name}: {error}. Write it as module:Class.{hint}")
 
 
 if __name__ == "__main__":
