@@ -1,12 +1,13 @@
 """The command line: `spinup CMD …`, or `python -m spinup.run CMD …`."""
 
 import argparse
+import contextlib
 import os
 import sys
 from importlib import import_module
 
 import spinup
-from spinup.utils.errors import UserError, did_you_mean
+from spinup.utils.errors import UserError, did_you_mean, os_sentence, shown
 
 HELP = """spinup: deep reinforcement learning to learn from
 
@@ -82,6 +83,22 @@ COMMANDS |= {
     name: tool(name) for name in ("test_policy", "ls", "plot", "compare", "report", "export")
 }
 COMMANDS |= {"--help": show_help, "-h": show_help, "--version": version}
+# Words that are no command, and what to say to those who type them.
+TO_TRAIN = "To train, name an algorithm: spinup ppo --env CartPole-v1."
+TO_WATCH = "To see a trained agent play: spinup watch RUN."
+INSTEAD = dict.fromkeys(("train", "run", "learn", "fit", "start", "new"), TO_TRAIN)
+INSTEAD |= dict.fromkeys(
+    ("test", "eval", "evaluate", "play", "enjoy", "render", "record", "video", "demo"), TO_WATCH
+)
+INSTEAD |= dict.fromkeys(
+    ("list", "show", "status", "info", "runs", "ps", "dir"),
+    "To see the runs in a folder: spinup ls.",
+)
+INSTEAD |= dict.fromkeys(
+    ("continue", "restart", "extend"), "To continue a run that was stopped: spinup resume RUN."
+)
+INSTEAD |= dict.fromkeys(("draw", "curves", "graph"), "To draw learning curves: spinup plot RUN.")
+INSTEAD |= dict.fromkeys(("onnx", "save"), "To write a policy as an ONNX file: spinup export RUN.")
 
 
 def dispatch(argv):
@@ -97,23 +114,29 @@ def dispatch(argv):
 
         train_from_flags(lambda: getattr(spinup, algorithms[command]), rest)
     else:
-        near = did_you_mean(command, [*algorithms, *COMMANDS])
-        raise UserError(f"spinup has no command {command!r}.{near} See: spinup help")
+        instead = INSTEAD.get(command.lower(), "")
+        words = [word for word in COMMANDS if not word.startswith("-")]
+        near = f" {instead}" if instead else did_you_mean(command.lower(), [*algorithms, *words])
+        raise UserError(f"spinup has no command {shown(command)}.{near} See: spinup help")
 
 
 def guarded(work):
     """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2."""
+    from spinup.parts.memory import explain_memory
     from spinup.utils.jobs import JobsFailed
     from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs, proc_id
     from spinup.utils.run_utils import Finished
 
     listen_for_interrupts()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what this terminal cannot show is shown as its code
+            stream.reconfigure(errors="backslashreplace")
     try:
-        work()
+        with explain_memory({}):
+            work()
+        sys.stdout.flush()
     except UserError as error:
         abort(2, f"spinup: {error}")
-    except MemoryError as error:
-        abort(2, f"spinup: There is not enough memory ({error}). Try a smaller replay_size.")
     except Finished as news:
         if proc_id() == 0:
             print(news)
@@ -121,13 +144,33 @@ def guarded(work):
         abort(1, f"\n{failed}")
     except KeyboardInterrupt as stopped:
         abort(130, str(stopped) or "Stopped.")
-    except BrokenPipeError:  # the reader of our output has gone
-        sys.stderr.close()
-        abort(1)
+    except OSError as error:
+        if _reader_has_gone(error):
+            abort(1)
+        abort(2, f"spinup: {os_sentence(error)}")
     except SystemExit as ended:
         if ended.code and num_procs() > 1:
             abort(ended.code if isinstance(ended.code, int) else 1)
         raise
+
+
+def _reader_has_gone(error: OSError) -> bool:
+    """Whether an error means that our output cannot be written; from here on it goes nowhere.
+
+    So it is with `spinup … | head -1`, and with output to a file on a full disk.
+    """
+    try:
+        sys.stdout.flush()
+        gone = isinstance(error, BrokenPipeError)
+    except (OSError, ValueError) as again:
+        gone = isinstance(again, BrokenPipeError)
+    else:
+        if not gone:
+            return False
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # else Python complains when it closes its output
+    return gone
 
 
 def main(argv=None):

@@ -1,14 +1,17 @@
 """Experience in NumPy: past transitions or segments (off-policy) and one rollout (on-policy)."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from spinup.parts.memory import require_memory
 from spinup.parts.priorities import Priorities
-from spinup.utils.errors import UserError
+from spinup.utils.errors import START_OVER, UserError, shown
 from spinup.utils.mpi_tools import mpi_statistics_scalar
+from spinup.utils.serialization_utils import regular_file
 
 
 def _item(record, key):
@@ -96,7 +99,9 @@ class Ring:
         fields: the shape (a number, a tuple, or None for numbers) and the type of each
         """
         shaped = [(name, t, combined_shape(1, shape)[1:]) for name, (shape, t) in fields.items()]
-        self.rows = np.zeros(int(size), np.dtype(shaped, align=True))
+        row = np.dtype(shaped, align=True)
+        require_memory(int(size) * row.itemsize, f"replay_size {shown(size)}")
+        self.rows = np.zeros(int(size), row)
         self.columns = {name: self.rows[name] for name in fields}  # views of the same memory
         self.total, self.max_size, self.log = 0, int(size), None  # total: rows since the start
 
@@ -393,11 +398,14 @@ class ReplayLog:
             count = min(self.rows_per_file - offset, total - first)
             path = self._file(number)
             start = offset * self.row.itemsize
-            rows = np.fromfile(path, self.row, count, offset=start) if path.exists() else []
+            try:
+                rows = np.fromfile(regular_file(path), self.row, count, offset=start)
+            except OSError as error:
+                raise UserError(f"{path} cannot be read ({error.strerror}). {START_OVER}")
             if len(rows) < count:
                 raise UserError(
                     f"{path} lacks {count - len(rows)} of the transitions that the checkpoint "
-                    "counts on. Put the whole file back, or start anew with --overwrite."
+                    f"counts on. Put the whole file back. {START_OVER}"
                 )
             yield first, rows
             first += count
@@ -418,6 +426,8 @@ class GAEBuffer:
         kinds |= dict.fromkeys(("rew", "val", "logp", "adv", "ret"), ((), np.float32))
         for name, (shape, dtype) in kinds.items():
             shape = combined_shape(num_envs, shape)
+            each = math.prod(shape) * np.dtype(dtype).itemsize
+            require_memory(size * each, f"steps_per_epoch of {shown(size * num_envs)}")
             setattr(self, f"{name}_buf", np.zeros(combined_shape(size, shape), dtype))
         self.gamma, self.lam, self.max_size, self.num_envs = gamma, lam, size, num_envs
         self.ptr, self.path_start = 0, [0] * num_envs

@@ -117,7 +117,7 @@ def _made(env_name, make, kwargs) -> gym.Env:
         raise UserError(f"{env_name} needs a package that is not installed. {how}")
     except gym.error.Error as error:
         raise UserError(f"{env_name} cannot be made: {error}")
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # an environment may do anything with what it is given
         if kwargs:
             raise UserError(f"{env_name} does not take these env_kwargs: {error}")
         raise

@@ -15,7 +15,7 @@ import spinup
 from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
 from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
 from spinup.parts.settings import check, differences
-from spinup.utils.errors import UserError
+from spinup.utils.errors import START_OVER, UserError
 from spinup.utils.logx import EpochLogger
 from spinup.utils.mpi_tools import num_procs, on_first_process, proc_id
 from spinup.utils.serialization_utils import read_json
@@ -27,6 +27,7 @@ def prepare(settings: dict, **limits) -> int:
     limits: least and greatest value of a setting whose name means something else elsewhere
     """
     check(settings, **limits)
+    pace(settings["steps_per_epoch"], settings["num_envs"], settings["epochs"])  # or says why not
     seed = settings["seed"] + 10_000 * proc_id()
     np.random.seed(seed)  # for environments that use Python's or NumPy's common stream
     random.seed(seed)
@@ -144,7 +145,7 @@ def refuse_other_settings(folder, config: dict, file: str = "config.json"):
     if found := differences(read_json(f"{folder}/{file}"), config):
         raise UserError(
             f"{folder} holds a run with other settings: {'; '.join(found)}. "
-            "Choose another --exp_name for these, or start anew with --overwrite."
+            f"Choose another --exp_name for these. {START_OVER}"
         )
 
 

@@ -1,13 +1,14 @@
 """The settings of a run: what values they may have, and whether two runs have the same ones."""
 
-from spinup.utils.errors import UserError
+from spinup.parts.memory import check_sizes, finite
+from spinup.utils.errors import UserError, shown
 from spinup.utils.serialization_utils import convert_json
 
 # The least and the greatest value of each setting that has such; a name ending in _lr or _iters
 # has those of lr and of iters.
 WHOLE_NUMBERS = dict(
     seed=(0, 2**31 - 1), epochs=(1, None), steps_per_epoch=(1, None), max_ep_len=(1, None),
-    save_freq=(1, None), num_envs=(1, None), num_cpu=(1, None), jobs=(1, None),
+    save_freq=(1, None), num_envs=(1, 100_000), num_cpu=(1, None), jobs=(1, None),
     replay_size=(1, None), batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None),
     iters=(1, None), update_after=(0, None), start_steps=(0, None), num_test_episodes=(0, None),
     target_every=(1, None), epsilon_steps=(0, None), policy_delay=(1, None), n_step=(1, None),
@@ -22,6 +23,7 @@ NUMBERS = dict(
     c=(0, None), random_eps=(0, 1),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
+MOST = 2**53  # beyond, floats cannot count: of whole numbers that have no limit of their own
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
 WORDS = dict(alpha=("auto",), num_cpu=("auto",))  # words that may stand for a number
 # Settings that are one of several words.
@@ -42,10 +44,10 @@ def check(settings: dict, **otherwise):
     for name, value in settings.items():
         if name in CHOICES and value not in CHOICES[name]:
             *most, last = map(repr, CHOICES[name])
-            raise UserError(f"{name} wants {', '.join(most)} or {last}, not {value!r}.")
+            raise UserError(f"{name} wants {', '.join(most)} or {last}, not {shown(value)}.")
         rule = name if name in limits else name.rpartition("_")[2]
         words = () if name in otherwise else WORDS.get(name, ())
-        if rule not in limits or value in words:
+        if rule not in limits or (isinstance(value, str) and value in words):
             continue
         if value is None and name in MAY_BE_NONE:
             continue
@@ -56,9 +58,12 @@ def check(settings: dict, **otherwise):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         whole = isinstance(value, int) or (name == "replay_size" and number and value % 1 == 0)
         if not number or value != value or (rule in WHOLE_NUMBERS and not whole):
-            raise UserError(f"{name} wants {wanted}, not {value!r}.")
+            raise UserError(f"{name} wants {wanted}, not {shown(value)}.")
         if value < least or (greatest is not None and value > greatest):
-            raise UserError(f"{name} wants {wanted}, not {value!r}.")
+            raise UserError(f"{name} wants {wanted}, not {shown(value)}.")
+        if name != "replay_size" and value > MOST and (rule in WHOLE_NUMBERS or not finite(value)):
+            raise UserError(f"{name} {shown(value)} is too large to compute with.")
+    check_sizes(settings)
 
 
 def differences(saved: dict, settings: dict) -> list[str]:

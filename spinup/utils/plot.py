@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from spinup.parts.run_folder import OLDER_RUNS, read_config, read_text
 from spinup.utils.errors import UserError, did_you_mean
-from spinup.utils.logx import OLDER_RUNS
 from spinup.utils.ls import PERFORMANCE
-from spinup.utils.serialization_utils import read_json
+from spinup.utils.serialization_utils import write_whole
 from spinup.utils.statistics import iqm
 from spinup.utils.test_policy import has_screen
 
@@ -49,10 +49,10 @@ def _note(text: str) -> str:
 
 def read_settings(folder: Path) -> tuple[dict, list[str]]:
     """What config.json holds, {} without one; and a sentence where it cannot be read."""
-    if not (Path(folder) / "config.json").exists():
+    if not os.path.lexists(Path(folder) / "config.json"):
         return {}, []
     try:
-        return read_json(Path(folder) / "config.json"), []
+        return read_config(folder), []
     except UserError as error:
         return {}, [f"{error} The run is used without its settings."]
 
@@ -63,9 +63,9 @@ def _read_run(folder: Path, title):
 
     path, (config, damage) = folder / "progress.txt", read_settings(folder)
     try:
-        *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
-        _note(f"{path} cannot be read ({error.strerror}); it is left out.")
+        *lines, cut = read_text(path).split("\n")
+    except UserError as error:
+        _note(f"{error} It is left out.")
         return None
     if cut:  # the run was killed while it wrote, and half a number is a wrong number
         damage.append(f"{path} ends in the middle of a line; that line is left out.")
@@ -117,7 +117,7 @@ def get_datasets(logdir, condition=None):
 
     condition: what to call the experiment, instead of the name in config.json
     """
-    if not Path(logdir).is_dir():
+    if not os.path.isdir(logdir):
         raise UserError(f"There is no folder {logdir}. Give the folder of a run or of several.")
     return _read_runs([logdir], [condition])
 
@@ -125,10 +125,11 @@ def get_datasets(logdir, condition=None):
 def _matching_folders(logdir):
     """The folder itself; or, where none has that name, those whose names begin with it."""
     path = Path(logdir)
-    if path.is_dir():
+    if os.path.isdir(path):
         return [path]
-    found = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
-    found = [f for f in found if f.name.startswith(path.name) and f.is_dir()]
+    found = sorted(os.listdir(path.parent)) if os.path.isdir(path.parent) else []
+    found = [path.parent / name for name in found if name.startswith(path.name)]
+    found = [folder for folder in found if os.path.isdir(folder)]
     if not found:
         raise UserError(f"There is no folder {logdir}, and none whose name begins like that.")
     return [folder for folder in found if folder.name != OLDER_RUNS]
@@ -359,9 +360,11 @@ def make_plots(
             plt.show()
             return data
         first = Path(_listed(all_logdirs)[0])
-        path = Path(output or (first if first.is_dir() else Path()) / "plot.png")
+        path = Path(output or (first if os.path.isdir(first) else Path()) / "plot.png")
+        drawn = io.BytesIO()
         try:
-            figure.savefig(path, dpi=150)
+            figure.savefig(drawn, format=path.suffix[1:], dpi=150)
+            write_whole(path, drawn.getvalue())
         except OSError as error:
             raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
     print(f"Wrote {path}")

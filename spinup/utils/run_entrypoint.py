@@ -18,6 +18,7 @@ def run(job_file, folder=None):
     import cloudpickle
 
     from spinup.parts.checkpoint import claim, make_restartable
+    from spinup.parts.memory import explain_memory
     from spinup.utils.jobs import folder_of, in_folder, note
 
     job = cloudpickle.loads(Path(job_file).read_bytes())
@@ -28,7 +29,8 @@ def run(job_file, folder=None):
         Path(job_file).unlink()  # all have read it, and it is nobody else's business
     on_first_process(lambda: (claim(folder_of(job)), note(job, "started")))
     make_restartable(folder_of(job))
-    job.thunk(**with_env_fn(job.kwargs))
+    with explain_memory(job.kwargs):
+        job.thunk(**with_env_fn(job.kwargs))
     if proc_id() == 0:
         note(job, "finished")
 

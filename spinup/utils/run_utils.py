@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from spinup import user_config
+from spinup.parts.run_folder import JOB_FILE, read_config, read_job, require_run
 from spinup.utils import flags
-from spinup.utils.errors import UserError, did_you_mean
+from spinup.utils.errors import START_OVER, UserError, did_you_mean
 from spinup.utils.logx import cannot_write, colorize
-from spinup.utils.ls import JOB_FILE, read_table
+from spinup.utils.ls import read_table
 from spinup.utils.mpi_tools import (
     FORKED,
     mpi_fork,
@@ -462,6 +463,7 @@ def train(
     logging: what else the logger is to do, such as tensorboard=True
     """
     from spinup.parts.envs import find_spec
+    from spinup.parts.memory import explain_memory
     from spinup.parts.settings import check
     from spinup.utils.diaries import require
 
@@ -481,7 +483,8 @@ def train(
         where |= {key: True for key, on in logging.items() if on}
         decided = on_first_process(lambda: _decide(algorithm, kwargs, where, procs, overwrite))
     mpi_fork(num_cpu, handed_over=json.dumps(decided))  # from here on in every process
-    algorithm(**kwargs | decided)
+    with explain_memory(_defaults(algorithm) | kwargs):
+        algorithm(**kwargs | decided)
 
 
 def _decide(algorithm, kwargs, where, procs, overwrite) -> dict:
@@ -491,7 +494,7 @@ def _decide(algorithm, kwargs, where, procs, overwrite) -> dict:
     folder = Path(where["output_dir"])
     todo = what_to_do(algorithm, kwargs | dict(logger_kwargs=where), procs, overwrite)
     if todo == "start":
-        where = where | dict(overwrite=overwrite or "algorithm" in _read(folder, "config.json"))
+        where = where | dict(overwrite=overwrite or "algorithm" in _read_config(folder))
         return dict(logger_kwargs=where, resume=False)
     latest, epochs = read_latest(folder), (_defaults(algorithm) | kwargs)["epochs"]
     done = latest["epoch"] if latest else epochs  # a finished run may have lost its checkpoint
@@ -523,13 +526,10 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
     if overwrite:
         return "start"
     folder = Path(kwargs["logger_kwargs"]["output_dir"])
-    try:
-        latest = read_latest(folder)
-        config, note = _read(folder, "config.json"), _read(folder, JOB_FILE)
-    except OSError as error:  # a name that is too long, or a folder closed to us
-        raise cannot_write(folder, error)
+    _check_folder(folder)
+    latest, config, note = read_latest(folder), _read_config(folder), read_job(folder)
     ours = "algorithm" in config
-    through = isinstance(note.get("job"), dict) and note["job"].get("state") == "finished"
+    through = (note.get("job") or {}).get("state") == "finished"
     if latest is None and not through:
         # What a run leaves that was stopped before its first checkpoint is made again.
         if read_table(folder / "progress.txt").rows <= (ours or bool(note)):
@@ -537,7 +537,7 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
         if ours or not note:
             raise UserError(
                 f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
-                "Choose another --exp_name, or start anew with --overwrite."
+                f"Choose another --exp_name. {START_OVER}"
             )
     asked = kwargs | dict(num_procs=num_cpu)
     if latest is not None and is_algorithm(thunk):
@@ -546,13 +546,13 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
         return "finished" if latest["epoch"] >= asked["epochs"] else "resume"
     if note:
         refuse_other_settings(folder, asked, JOB_FILE)
-    if through and kwargs.get("epochs", 0) <= note.get("epochs", 0):
+    if through and (kwargs.get("epochs") or 0) <= (note.get("epochs") or 0):
         return "finished"
     return "start" if latest is None else "resume"
 
 
-def _read(folder, file) -> dict:
-    return read_json(folder / file) if (folder / file).exists() else {}
+def _read_config(folder) -> dict:
+    return read_config(folder) if os.path.lexists(folder / "config.json") else {}
 
 
 def is_algorithm(thunk) -> bool:
@@ -580,10 +580,8 @@ def resume(run_folder, epochs=None, env_name=None):
     epochs: train until this many are done, instead of the number it was started with
     env_name: the environment's id once more, to allow importing the package it names
     """
-    folder = Path(run_folder)
-    if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}. spinup resume wants the folder of a run.")
-    config = read_json(folder / "config.json")
+    folder = require_run(run_folder, "spinup resume")
+    config = read_config(folder)
     algorithm = algorithm_of(config, folder)
     env = config.get("env_fn")
     if not isinstance(env, dict) or config.get("actor_critic") != _default_network(algorithm):
@@ -598,7 +596,8 @@ def resume(run_folder, epochs=None, env_name=None):
     logging = {key: (config.get("logger_kwargs") or {}).get(key) is True for key in flags.LOGGING}
     train(
         algorithm, settings, output_dir=folder, exp_name=config.get("exp_name"),
-        num_cpu=config.get("num_procs", 1), **env, **logging,
+        num_cpu=config.get("num_procs") or 1, env_name=env.get("env_name"),
+        env_kwargs=env.get("env_kwargs"), **logging,
     )  # fmt: skip
 
 
