@@ -387,7 +387,7 @@ class ReplayLog:
         """Remove files that the newest checkpoint does not need; call when it is complete."""
         oldest_needed = max(0, self.total - self.max_size) // self.rows_per_file
         for path in self.folder.glob("*.rows"):
-            if int(path.stem) < oldest_needed:
+            if path.stem.isdecimal() and int(path.stem) < oldest_needed:
                 path.unlink()
 
     def read(self, total: int):

@@ -64,6 +64,7 @@ def check_sizes(settings: dict):
         (settings.get("ac_kwargs") or {}) if isinstance(settings.get("ac_kwargs"), dict) else {}
     )
     sizes = hidden.get("hidden_sizes")
+    sizes = [sizes] if isinstance(sizes, int) else sizes
     if isinstance(sizes, (list, tuple)) and all(type(s) is int and s > 0 for s in sizes):
         weights = sum(a * b for a, b in zip(sizes, sizes[1:])) + sum(sizes)
         require_memory(weights * BYTES_PER_WEIGHT, f"hidden_sizes {shown(list(sizes))}")
