@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 import shutil
+import subprocess
 import sys
 from ctypes.util import find_library
 from pathlib import Path
@@ -290,22 +291,34 @@ def _frames(new, path, fps):
             out.send(np.ascontiguousarray(frame[:height, :width]))
             count += 1
     except GeneratorExit:
-        if out is not None:
-            out.close()
-        if count and imageio_ffmpeg.count_frames_and_secs(str(new))[0] < count:
-            raise OSError(0, "the file is not whole")  # the encoder does not say why
-        if count:
-            os.replace(new, path)
-    except OSError as error:  # also of the encoder, which has ended
-        raise UserError(f"The video {path} could not be written ({_why_no_video(path, error)}).")
+        _finish_video(out, new, path, count)
+    except OSError:  # of the encoder, which has ended
+        raise _no_video(path)
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
 
 
-def _why_no_video(path, error) -> str:
-    free = shutil.disk_usage(path.parent).free
-    return "No space left on device" if free < 2**16 else error.strerror or "the encoder failed"
+def _finish_video(out, new, path, count):
+    """Let the encoder end, and give the file its name if it holds all frames."""
+    import imageio_ffmpeg
+
+    if out is None:
+        return
+    try:
+        out.close()
+        whole = imageio_ffmpeg.count_frames_and_secs(str(new))[0] >= count
+    except (OSError, RuntimeError, subprocess.SubprocessError):  # it cannot be read
+        whole = False
+    if not whole:  # the encoder does not say why
+        raise _no_video(path)
+    os.replace(new, path)
+
+
+def _no_video(path) -> UserError:
+    full = shutil.disk_usage(path.parent).free < 2**16
+    why = "No space left on device" if full else "the encoder could not write all of it"
+    return UserError(f"The video {path} could not be recorded ({why}). Nothing else has changed.")
 
 
 def check_rendering(env):
