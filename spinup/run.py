@@ -1,7 +1,6 @@
 """The command line: `spinup CMD …`, or `python -m spinup.run CMD …`."""
 
 import argparse
-import contextlib
 import os
 import sys
 from importlib import import_module
@@ -124,8 +123,7 @@ def guarded(work):
     """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2."""
     from spinup.parts.memory import explain_memory
     from spinup.utils.jobs import JobsFailed
-    from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs, proc_id
-    from spinup.utils.run_utils import Finished
+    from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs
 
     listen_for_interrupts()
     for stream in (sys.stdout, sys.stderr):
@@ -133,44 +131,45 @@ def guarded(work):
             stream.reconfigure(errors="backslashreplace")
     try:
         with explain_memory({}):
-            work()
-        sys.stdout.flush()
+            _news(work)
+        _show_output()
     except UserError as error:
         abort(2, f"spinup: {error}")
-    except Finished as news:
-        if proc_id() == 0:
-            print(news)
     except JobsFailed as failed:
         abort(1, f"\n{failed}")
     except KeyboardInterrupt as stopped:
         abort(130, str(stopped) or "Stopped.")
+    except BrokenPipeError:  # the reader of our output has gone, as with `spinup … | head -1`
+        abort(1)
     except OSError as error:
-        if _reader_has_gone(error):
-            abort(1)
         abort(2, f"spinup: {os_sentence(error)}")
     except SystemExit as ended:
         if ended.code and num_procs() > 1:
             abort(ended.code if isinstance(ended.code, int) else 1)
+        _show_output()
         raise
 
 
-def _reader_has_gone(error: OSError) -> bool:
-    """Whether an error means that our output cannot be written; from here on it goes nowhere.
+def _news(work):
+    from spinup.utils.mpi_tools import proc_id
+    from spinup.utils.run_utils import Finished
 
-    So it is with `spinup … | head -1`, and with output to a file on a full disk.
-    """
     try:
-        sys.stdout.flush()
-        gone = isinstance(error, BrokenPipeError)
-    except (OSError, ValueError) as again:
-        gone = isinstance(again, BrokenPipeError)
-    else:
-        if not gone:
-            return False
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # else Python complains when it closes its output
-    return gone
+        work()
+    except Finished as news:
+        if proc_id() == 0:
+            print(news)
+
+
+def _show_output():
+    """Write out what was printed, now rather than when Python ends; what fails ends us."""
+    from spinup.utils.mpi_tools import abort, flush_output
+
+    error = flush_output()
+    if isinstance(error, BrokenPipeError):
+        abort(1)
+    elif error is not None:
+        abort(2, f"spinup: The output cannot be written ({error.strerror}).")
 
 
 def main(argv=None):
