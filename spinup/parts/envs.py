@@ -117,7 +117,14 @@ def _made(env_name, make, kwargs) -> gym.Env:
         raise UserError(f"{env_name} needs a package that is not installed. {how}")
     except gym.error.Error as error:
         raise UserError(f"{env_name} cannot be made: {error}")
-    except Exception as error:  # an environment may do anything with what it is given
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        LookupError,
+        ArithmeticError,
+        AssertionError,
+    ) as error:
         if kwargs:
             raise UserError(f"{env_name} does not take these env_kwargs: {error}")
         raise
