@@ -6,7 +6,7 @@ BIN := .venv/bin
 EXTRAS := mujoco,box2d,atari,robotics,mpi,gym,ray,tensorboard,wandb,onnx,dev
 DEMO := data/demo/demo_s0
 
-.PHONY: setup demo test bench bench-quick stress clean
+.PHONY: setup demo test bench bench-quick stress fuzz clean
 .DEFAULT_GOAL := demo
 
 setup: .venv/ready
@@ -53,6 +53,9 @@ bench-quick: .venv/ready
 
 stress: .venv/ready
 	$(BIN)/python benchmarks/stress_kills.py
+
+fuzz: .venv/ready
+	$(BIN)/python benchmarks/fuzz.py
 
 clean:
 	rm -rf .venv .venv-peers build dist *.egg-info

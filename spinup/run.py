@@ -7,7 +7,7 @@ from importlib import import_module
 import spinup
 from spinup.parts.imports import forget_current_folder
 from spinup.parts.plain_text import say
-from spinup.utils.errors import Diverged, UserError, did_you_mean
+from spinup.utils.errors import Diverged, UserError, did_you_mean, os_sentence, shown
 
 HELP = """spinup: deep reinforcement learning to learn from
 
@@ -84,6 +84,22 @@ COMMANDS |= {
     name: tool(name) for name in ("test_policy", "ls", "plot", "compare", "report", "export")
 }
 COMMANDS |= {"--help": show_help, "-h": show_help, "--version": version}
+# Words that are no command, and what to say to those who type them.
+TO_TRAIN = "To train, name an algorithm: spinup ppo --env CartPole-v1."
+TO_WATCH = "To see a trained agent play: spinup watch RUN."
+INSTEAD = dict.fromkeys(("train", "run", "learn", "fit", "start", "new"), TO_TRAIN)
+INSTEAD |= dict.fromkeys(
+    ("test", "eval", "evaluate", "play", "enjoy", "render", "record", "video", "demo"), TO_WATCH
+)
+INSTEAD |= dict.fromkeys(
+    ("list", "show", "status", "info", "runs", "ps", "dir"),
+    "To see the runs in a folder: spinup ls.",
+)
+INSTEAD |= dict.fromkeys(
+    ("continue", "restart", "extend"), "To continue a run that was stopped: spinup resume RUN."
+)
+INSTEAD |= dict.fromkeys(("draw", "curves", "graph"), "To draw learning curves: spinup plot RUN.")
+INSTEAD |= dict.fromkeys(("onnx", "save"), "To write a policy as an ONNX file: spinup export RUN.")
 
 
 def dispatch(argv):
@@ -99,8 +115,10 @@ def dispatch(argv):
 
         train_from_flags(lambda: getattr(spinup, algorithms[command]), rest)
     else:
-        near = did_you_mean(command, [*algorithms, *COMMANDS])
-        raise UserError(f"spinup has no command {command!r}.{near} See: spinup help")
+        instead = INSTEAD.get(command.lower(), "")
+        words = [word for word in COMMANDS if not word.startswith("-")]
+        near = f" {instead}" if instead else did_you_mean(command.lower(), [*algorithms, *words])
+        raise UserError(f"spinup has no command {shown(command)}.{near} See: spinup help")
 
 
 def guarded(work):
@@ -108,33 +126,57 @@ def guarded(work):
 
     A run that diverged is told in a sentence, too, with exit code 1.
     """
+    from spinup.parts.memory import explain_memory
     from spinup.utils.jobs import JobsFailed
-    from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs, proc_id
-    from spinup.utils.run_utils import Finished
+    from spinup.utils.mpi_tools import abort, listen_for_interrupts, num_procs
 
     listen_for_interrupts()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what this terminal cannot show is shown as its code
+            stream.reconfigure(errors="backslashreplace")
     try:
-        work()
+        with explain_memory({}):
+            _news(work)
+        _show_output()
     except UserError as error:
         abort(2, f"spinup: {error}")
-    except MemoryError as error:
-        abort(2, f"spinup: There is not enough memory ({error}). Try a smaller replay_size.")
     except Diverged as error:
         abort(1, f"spinup: {error}")
-    except Finished as news:
-        if proc_id() == 0:
-            say(news)
     except JobsFailed as failed:
         abort(1, f"\n{failed}")
     except KeyboardInterrupt as stopped:
         abort(130, str(stopped) or "Stopped.")
-    except BrokenPipeError:  # the reader of our output has gone
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader of our output has gone, as with `spinup … | head -1`
         abort(1)
+    except OSError as error:
+        abort(2, f"spinup: {os_sentence(error)}")
     except SystemExit as ended:
         if ended.code and num_procs() > 1:
             abort(ended.code if isinstance(ended.code, int) else 1)
+        _show_output()
         raise
+
+
+def _news(work):
+    from spinup.utils.mpi_tools import proc_id
+    from spinup.utils.run_utils import Finished
+
+    try:
+        work()
+    except Finished as news:
+        if proc_id() == 0:
+            say(news)
+
+
+def _show_output():
+    """Write out what was printed, now rather than when Python ends; what fails ends us."""
+    from spinup.utils.mpi_tools import abort, flush_output
+
+    error = flush_output()
+    if isinstance(error, BrokenPipeError):
+        abort(1)
+    elif error is not None:
+        abort(2, f"spinup: The output cannot be written ({error.strerror}).")
 
 
 def main(argv=None):

@@ -188,7 +188,7 @@ def test_a_table_that_cannot_be_read_is_skipped_and_said(tmp_path, capsys):
     table = tmp_path / "b_s0" / "progress.txt"
     table.symlink_to(tmp_path / "gone")
     assert len(plot.get_all_datasets([tmp_path])) == 1
-    said = f"{table} cannot be read (No such file or directory); it is left out.\n"
+    said = f"There is no {table}. It is left out.\n"
     assert capsys.readouterr().err == said
 
 

@@ -90,7 +90,7 @@ def test_watching_prints_returns_and_records(trained, capsys, monkeypatch):
     )  # fmt: skip
     assert numbers_in(shown) == pytest.approx(expected, rel=1e-3, abs=1e-3)
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
-    assert frames == sum(lengths)
+    assert frames == sum(lengths) + len(lengths)  # also what the last step of each led to
     fps = {CARTPOLE: 50, PENDULUM: 30, "spinup/Reach-v0": 20, "spinup/BitFlip-v0": 4}
     env_name = json.loads((folder / "config.json").read_text())["environment"]["id"]
     assert seconds == pytest.approx(frames / fps[env_name], rel=0.02)
@@ -206,7 +206,7 @@ def test_mujoco_is_filmed_without_a_screen_or_says_what_it_lacks(tmp_path):
     right = subprocess.run(words, env=without, capture_output=True, text=True)
     assert right.returncode == 0, right.stderr
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
-    assert frames == numbers_in(right.stdout)["EpLen"]
+    assert frames == numbers_in(right.stdout)["EpLen"] + 1  # one episode, its last state too
     assert seconds == pytest.approx(frames / 25, rel=0.02)
     reader = imageio_ffmpeg.read_frames(str(video))
     next(reader)
@@ -218,7 +218,7 @@ def test_every_kind_of_video_can_be_written(kind, tmp_path, capfd):
     env = gym.make("CartPole-v1", render_mode="rgb_array")
     video = tmp_path / f"play{kind}"
     run_policy(env, lambda obs: 0, num_episodes=1, max_ep_len=4, video=video)
-    assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == 4
+    assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == 5  # 4 steps
     assert capfd.readouterr().err == ""
 
 

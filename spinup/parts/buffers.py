@@ -1,5 +1,6 @@
 """Experience in NumPy: past transitions or segments (off-policy) and one rollout (on-policy)."""
 
+import math
 import os
 import zlib
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spinup.parts.memory import require_memory
 from spinup.parts.priorities import Priorities
-from spinup.utils.errors import UserError, damaged
+from spinup.utils.errors import START_OVER, UserError, damaged, shown
 from spinup.utils.mpi_tools import mpi_statistics_scalar
+from spinup.utils.serialization_utils import regular_file
 
 
 def _item(record, key):
@@ -97,7 +100,9 @@ class Ring:
         fields: the shape (a number, a tuple, or None for numbers) and the type of each
         """
         shaped = [(name, t, combined_shape(1, shape)[1:]) for name, (shape, t) in fields.items()]
-        self.rows = np.zeros(int(size), np.dtype(shaped, align=True))
+        row = np.dtype(shaped, align=True)
+        require_memory(int(size) * row.itemsize, f"replay_size {shown(size)}")
+        self.rows = np.zeros(int(size), row)
         self.columns = {name: self.rows[name] for name in fields}  # views of the same memory
         self.total, self.max_size, self.log = 0, int(size), None  # total: rows since the start
         self.checksums = None  # of the files of a log that is still to be read
@@ -396,7 +401,7 @@ class ReplayLog:
     def forget(self):
         """Remove files that the newest checkpoint does not need; call when it is complete."""
         for path in self.folder.glob("*.rows"):
-            if int(path.stem) < self._oldest_needed():
+            if path.stem.isdecimal() and int(path.stem) < self._oldest_needed():
                 path.unlink()
 
     def read(self, total: int, checksums: dict | None = None):
@@ -409,15 +414,16 @@ class ReplayLog:
             number, offset = divmod(first, self.rows_per_file)
             count = min(self.rows_per_file - offset, total - first)
             path, size = self._file(number), (offset + count) * self.row.itemsize
-            content = b""
-            if path.exists():
-                with open(path, "rb") as file:
+            try:
+                with open(regular_file(path), "rb") as file:
                     content = file.read(size)
+            except OSError as error:
+                raise UserError(f"{path} cannot be read ({error.strerror}). {START_OVER}")
             if len(content) < size:
                 missing = -(-(size - len(content)) // self.row.itemsize)
                 raise UserError(
                     f"{path} lacks {missing} of the transitions that the checkpoint "
-                    "counts on. Put the whole file back, or start anew with --overwrite."
+                    f"counts on. Put the whole file back. {START_OVER}"
                 )
             self.checksums[number] = [size, zlib.crc32(content)]
             if checksums is not None and list(checksums[number]) != self.checksums[number]:
@@ -441,6 +447,8 @@ class GAEBuffer:
         kinds |= dict.fromkeys(("rew", "val", "logp", "adv", "ret"), ((), np.float32))
         for name, (shape, dtype) in kinds.items():
             shape = combined_shape(num_envs, shape)
+            each = math.prod(shape) * np.dtype(dtype).itemsize
+            require_memory(size * each, f"steps_per_epoch of {shown(size * num_envs)}")
             setattr(self, f"{name}_buf", np.zeros(combined_shape(size, shape), dtype))
         self.gamma, self.lam, self.max_size, self.num_envs = gamma, lam, size, num_envs
         self.ptr, self.path_start = 0, [0] * num_envs

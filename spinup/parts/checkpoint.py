@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import random
 import shlex
 import signal
@@ -20,7 +21,7 @@ except ImportError:  # Windows has no such locks
 
 from spinup.parts.divergence import Watch, forget_divergence, read_divergence
 from spinup.parts.plain_text import say
-from spinup.utils.errors import UserError, damaged
+from spinup.utils.errors import START_OVER, UserError, damaged
 from spinup.utils.logx import cannot_write, refuse_links
 from spinup.utils.mpi_tools import (
     barrier,
@@ -30,7 +31,13 @@ from spinup.utils.mpi_tools import (
     on_first_process,
     proc_id,
 )
-from spinup.utils.serialization_utils import json_bytes, read_json, write_json, write_whole
+from spinup.utils.serialization_utils import (
+    json_bytes,
+    read_json,
+    regular_file,
+    write_json,
+    write_whole,
+)
 
 
 class Stopped(KeyboardInterrupt):
@@ -163,12 +170,17 @@ class Checkpoint:
                 part.load_state_dict(state[name])
                 if hasattr(part, "ring"):
                     part.ring.read_log(self._log_folder(name))
-        except (KeyError, IndexError, RuntimeError, TypeError, AttributeError) as error:
+            set_random_streams(state["random_streams"])  # last: making a part may draw from them
+        except UserError:
+            raise
+        except Exception as error:  # whatever a wrong value leads to in one of the parts
             raise UserError(
-                f"The checkpoint in {self.folder} does not fit this run ({error}). "
-                "Resume with the settings it was started with, or start anew with --overwrite."
+                f"The checkpoint in {self.folder} does not fit this run ({_reason(error)}). "
+                f"Resume with the settings it was started with. {START_OVER}"
             )
-        set_random_streams(state["random_streams"])  # last, for making a part may draw from them
+        for part in self.parts.values():
+            if hasattr(part, "resumed"):
+                part.resumed()
         return latest["epoch"]
 
     def _file(self, epoch) -> Path:
@@ -203,11 +215,11 @@ def read_latest(run_folder) -> dict | None:
 def _read_latest(run_folder) -> dict | None:
     """The same with the checksum of each process's file; None where the version before wrote it."""
     path = Path(run_folder) / "checkpoint" / "latest"
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     latest = read_json(path)
-    if not all(type(latest.get(key)) is int for key in ("epoch", "num_procs")):
-        raise UserError(f"{path} is damaged. Start anew with --overwrite.")
+    if not all(type(latest.get(key)) is int and latest[key] > 0 for key in ("epoch", "num_procs")):
+        raise UserError(f"{path} is damaged. {START_OVER}")
     if latest.keys() == {"epoch", "num_procs"}:
         return latest | dict(checksums=None)
     content = {key: latest.get(key) for key in ("epoch", "num_procs", "checksums")}
@@ -228,6 +240,8 @@ def claim(run_folder):
     try:
         folder.mkdir(parents=True, exist_ok=True)
         refuse_links(folder)
+        if os.path.lexists(folder / ".lock"):
+            regular_file(folder / ".lock")
         lock = open(folder / ".lock", "w")
     except OSError as error:
         raise cannot_write(folder, error)
@@ -254,11 +268,11 @@ def release(run_folder):
 def is_claimed(run_folder) -> bool:
     """Whether a process is training there now, as far as can be seen."""
     try:
-        with open(Path(run_folder) / ".lock") as lock:
+        with open(regular_file(Path(run_folder) / ".lock")) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except (OSError, AttributeError):  # there is no lock, or none can be had on this system
+    except (OSError, UserError, AttributeError):  # there is no lock, or none on this system
         pass
     return False
 
@@ -321,12 +335,16 @@ def write_tree(path: Path, tree):
 def read_tree(path: Path):
     """Read what `write_tree` wrote, bit for bit."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(regular_file(path), allow_pickle=False) as arrays:
             return _rebuilt(json.loads(arrays["outline"].tobytes()), arrays)
-    except FileNotFoundError:
-        raise UserError(f"There is no {path}. Start anew with --overwrite.")
-    except Exception as error:  # damaged bytes lead anywhere
-        raise UserError(f"{path} is not a checkpoint of spinup, or is damaged ({error}).")
+    except UserError as error:
+        raise UserError(f"{error} {START_OVER}")
+    except Exception as error:  # whatever damage leads to in a ZIP file, in NumPy or in PyTorch
+        raise UserError(f"{path} is not a checkpoint of spinup, or is damaged ({_reason(error)}).")
+
+
+def _reason(error) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 def _outline(value, arrays):

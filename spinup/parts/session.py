@@ -19,7 +19,7 @@ from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
 from spinup.parts.plain_text import printable
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import check, differences
-from spinup.utils.errors import UserError
+from spinup.utils.errors import START_OVER, UserError
 from spinup.utils.logx import EpochLogger
 from spinup.utils.mpi_tools import num_procs, on_first_process, proc_id
 from spinup.utils.serialization_utils import read_json
@@ -31,6 +31,7 @@ def prepare(settings: dict, **limits) -> Seeds:
     limits: least and greatest value of a setting whose name means something else elsewhere
     """
     check(settings, **limits)
+    pace(settings["steps_per_epoch"], settings["num_envs"], settings["epochs"])  # or says why not
     seeds = run_seeds(settings["seed"], proc_id())
     words = seeds.common.generate_state(8)
     np.random.seed(words[:4])  # for environments that use Python's or NumPy's global stream
@@ -180,7 +181,7 @@ def refuse_other_settings(folder, config: dict, file: str = "config.json"):
     if found := differences(read_json(f"{folder}/{file}"), config):
         raise UserError(
             f"{folder} holds a run with other settings: {'; '.join(found)}. "
-            "Choose another --exp_name for these, or start anew with --overwrite."
+            f"Choose another --exp_name for these. {START_OVER}"
         )
 
 

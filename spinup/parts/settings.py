@@ -2,7 +2,8 @@
 
 import json
 
-from spinup.utils.errors import UserError
+from spinup.parts.memory import check_sizes, finite
+from spinup.utils.errors import UserError, shown
 from spinup.utils.serialization_utils import convert_json
 
 # The least and the greatest value of each setting that has such; a name ending in _lr or _iters
@@ -24,6 +25,7 @@ NUMBERS = dict(
     c=(0, None), random_eps=(0, 1),
 )  # fmt: skip
 LIMITS = WHOLE_NUMBERS | NUMBERS
+MOST = 2**53  # beyond, floats cannot count: of whole numbers that have no limit of their own
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # for: no limit
 WORDS = dict(alpha=("auto",), num_cpu=("auto",))  # words that may stand for a number
 # Settings that are one of several words.
@@ -50,10 +52,10 @@ def check(settings: dict, **otherwise):
     for name, value in settings.items():
         if name in CHOICES and value not in CHOICES[name]:
             *most, last = map(repr, CHOICES[name])
-            raise UserError(f"{name} wants {', '.join(most)} or {last}, not {value!r}.")
+            raise UserError(f"{name} wants {', '.join(most)} or {last}, not {shown(value)}.")
         rule = name if name in limits else name.rpartition("_")[2]
         words = () if name in otherwise else WORDS.get(name, ())
-        if rule not in limits or value in words:
+        if rule not in limits or (isinstance(value, str) and value in words):
             continue
         if value is None and name in MAY_BE_NONE:
             continue
@@ -64,9 +66,12 @@ def check(settings: dict, **otherwise):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         whole = isinstance(value, int) or (name == "replay_size" and number and value % 1 == 0)
         if not number or value != value or (rule in WHOLE_NUMBERS and not whole):
-            raise UserError(f"{name} wants {wanted}, not {value!r}.")
+            raise UserError(f"{name} wants {wanted}, not {shown(value)}.")
         if value < least or (greatest is not None and value > greatest):
-            raise UserError(f"{name} wants {wanted}, not {value!r}.")
+            raise UserError(f"{name} wants {wanted}, not {shown(value)}.")
+        if name != "replay_size" and value > MOST and (rule in WHOLE_NUMBERS or not finite(value)):
+            raise UserError(f"{name} {shown(value)} is too large to compute with.")
+    check_sizes(settings)
 
 
 def differences(saved: dict, settings: dict) -> list[str]:

@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import logging
+import os
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
@@ -22,8 +23,9 @@ from spinup.parts.plain_text import say
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.layers import RunningNormalizer
 from spinup.parts.pytorch.models import space_from_json
+from spinup.parts.run_folder import read_config, require_run
 from spinup.utils.errors import UserError
-from spinup.utils.serialization_utils import read_json, write_whole
+from spinup.utils.serialization_utils import write_whole
 from spinup.utils.test_policy import load_network, make_run_env, named_class, network_action
 
 BATCHES = (1, 7, 64)  # how many observations at once the file is tried with
@@ -183,8 +185,8 @@ def _reference(network):
 
 def describe(folder: Path, network) -> dict[str, str]:
     """What an exported file says about itself."""
-    config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
-    environment = config["environment"] if isinstance(config.get("environment"), dict) else {}
+    config = read_config(folder) if os.path.lexists(folder / "config.json") else {}
+    environment = config.get("environment") or {}
     obs = space_from_json(network.architecture["observation_space"])
     act = space_from_json(network.architecture["action_space"])
     about = dict(
@@ -231,9 +233,8 @@ def export(folder, output, itr="last", actor_critic=None) -> tuple[float, str]:
     folder, output = Path(folder), Path(output)
     if output.suffix != ".onnx":
         raise UserError(f"-o wants a file that ends in .onnx, not {output}.")
-    if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}. Name the folder of a run.")
-    if not output.parent.is_dir():
+    require_run(folder, "spinup export")
+    if not os.path.isdir(output.parent):
         raise UserError(f"There is no folder {output.parent} to write to.")
     if list(folder.glob("tf1_save*")):
         raise UserError(

@@ -4,10 +4,11 @@ import ast
 import inspect
 import re
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from spinup.parts.settings import CHOICES, WORDS
-from spinup.utils.errors import UserError, did_you_mean
+from spinup.utils.errors import UserError, did_you_mean, shown
 
 SHORT_FOR = {
     "env": "env_name",
@@ -69,7 +70,7 @@ def parse(argv) -> dict[str, Flag]:
             words = []
             found.append((word, words))
         elif not found:
-            raise UserError(f"{word!r} belongs to no flag. Settings look like --epochs 10.")
+            raise UserError(f"{shown(word)} belongs to no flag. Settings look like --epochs 10.")
         else:
             words.append(word)
     flags, places = {}, {}
@@ -89,11 +90,15 @@ def _split(word) -> tuple[str, str | None]:
     name, bracket, rest = word[2:].partition("[")
     name, equals, value = name.partition("=")
     if equals:
-        raise UserError(f"{word!r} is no flag: between a flag and its value is a blank: --{name} …")
+        raise UserError(
+            f"{shown(word)} is no flag: between a flag and its value is a blank: --{name} …"
+        )
     if not all(name.split(":")):
-        raise UserError(f"{word!r} is no flag: a flag has a name, such as --epochs 10.")
+        raise UserError(f"{shown(word)} is no flag: a flag has a name, such as --epochs 10.")
     if bracket and not re.fullmatch(r"[\w-]*\]", rest):
-        raise UserError(f"{word!r} is no flag: a short name of letters is put so: --{name}[ab] …")
+        raise UserError(
+            f"{shown(word)} is no flag: a short name of letters is put so: --{name}[ab] …"
+        )
     first, *inside = name.split(":")
     if inside and first not in DICTS:
         raise UserError(f"--{name}: only {' and '.join(DICTS)} have settings inside them.")
@@ -169,7 +174,7 @@ def no_such_setting(algorithm: str, key: str, known) -> UserError:
     """What to say of a setting that an algorithm does not have."""
     near = did_you_mean(key, known)
     return UserError(
-        f"{algorithm} has no setting called {key!r}.{near} See: spinup {algorithm} --help"
+        f"{algorithm} has no setting called {shown(key)}.{near} See: spinup {algorithm} --help"
     )
 
 
@@ -187,13 +192,22 @@ def of_kind(name, value, default):
     elif isinstance(default, (int, float)) and not isinstance(value, (int, float, type(None))):
         wanted = f"a number such as {default:g}" if value not in WORDS.get(name, ()) else None
     if wanted:
-        raise UserError(f"--{name} wants {wanted}, not {value!r}.")
+        raise UserError(f"--{name} wants {wanted}, not {shown(value)}.")
     return value
+
+
+def documentation(function) -> str:
+    """The docstring of a function; read from its file where `python -OO` has thrown it away."""
+    if function.__doc__:
+        return inspect.getdoc(function)
+    program = ast.parse(Path(inspect.getfile(function)).read_text("utf-8"))
+    found = (node for node in program.body if getattr(node, "name", None) == function.__name__)
+    return next((ast.get_docstring(node) or "" for node in found), "")
 
 
 def describe(algorithm) -> str:
     """Every setting of an algorithm with its default and meaning, for --help."""
-    head, _, explained = inspect.getdoc(algorithm).partition("\n\n")
+    head, _, explained = documentation(algorithm).partition("\n\n")
     meanings = dict(line.split(": ", 1) for line in explained.splitlines() if ": " in line)
     parameters = inspect.signature(algorithm).parameters
     settings = {

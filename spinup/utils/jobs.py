@@ -18,9 +18,10 @@ from pathlib import Path
 
 from spinup.parts.imports import STARTED_IN, start_without_current_folder
 from spinup.parts.plain_text import printable, say, without_colors
+from spinup.parts.run_folder import JOB_FILE
 from spinup.utils.errors import UserError
 from spinup.utils.logx import colorize, remove_all, run_files
-from spinup.utils.ls import JOB_FILE, PERFORMANCE, read_table
+from spinup.utils.ls import PERFORMANCE, read_table
 from spinup.utils.mpi_tools import THREADS, die_with_parent
 from spinup.utils.serialization_utils import convert_json, write_json
 
@@ -285,10 +286,11 @@ def _start(run, at_once):
     job, folder = run.job, folder_of(run.job)
     make_room(job)
     output = open(folder / OUTPUT_FILE, "ab")
-    run.said_before, run.began, run.state = output.tell(), time.time(), "running"
+    run.said_before, run.began = output.tell(), time.time()
     variables = environment(at_once, job.num_cpu)
     listening, speaking = (None, output) if at_once > 1 else _line()
     run.process = start_process(cloudpickle.dumps(job), variables, speaking)
+    run.state = "running"
     if listening is None:
         output.close()
     else:

@@ -16,15 +16,15 @@ from tqdm import tqdm
 
 from spinup.parts.divergence import DIVERGED_FILE, Watch
 from spinup.parts.plain_text import printable
+from spinup.parts.run_folder import OLDER_RUNS
 from spinup.utils import diaries
-from spinup.utils.errors import UserError
+from spinup.utils.errors import START_OVER, UserError
 from spinup.utils.mpi_tools import broadcast_object, mpi_statistics_scalar, mpi_sum, proc_id
-from spinup.utils.serialization_utils import convert_json, read_json, write_json
+from spinup.utils.serialization_utils import convert_json, read_json, regular_file, write_json
 
 COLORS = dict(
     gray=30, red=31, green=32, yellow=33, blue=34, magenta=35, cyan=36, white=37, crimson=38
 )
-OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds what was there
 DIARIES = (diaries.EVENTS, diaries.WANDB_RUNS)
 RUN_FILES = (
     "config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt",
@@ -135,6 +135,7 @@ class Logger:
         self.first_tick = None  # when and at which step this process began, for its speed
         self.keep_models, self.epoch = keep_models, None
         self.diaries, self.rows = [], 0
+        self.resume, self.config = resume, None
         if output_dir is None:
             output_dir = broadcast_object(_temporary_folder() if proc_id() == 0 else None)
         self.output_dir = str(output_dir)
@@ -155,7 +156,10 @@ class Logger:
             remove_all(run_files(folder))
         elif not resume:
             self._make_room(folder)
-        self.output_file = open(table, "r+" if resume and table.exists() else "w+")
+        if os.path.lexists(table):
+            regular_file(table)
+        mode = "rb+" if resume and table.exists() else "wb+"
+        self.output_file = open(table, mode, buffering=0)  # a row is written whole or not at all
 
     def _make_room(self, folder):
         """Move an older run aside; what a run left that never finished an epoch is not kept."""
@@ -230,9 +234,19 @@ class Logger:
         self.watch.set_learning_rates(config)
         if self.exp_name is not None:
             config["exp_name"] = self.exp_name
-        if proc_id() == 0:
-            write_json(Path(self.output_dir) / "config.json", config)
-            diaries.each(self.diaries, "settings", config)
+        if self.resume:
+            self.config = config  # written once the checkpoint is known to be whole
+        elif proc_id() == 0:
+            self._write_config(config)
+
+    def resumed(self):
+        """Write the settings of a run that continues, now that its checkpoint was whole."""
+        if self.config is not None and proc_id() == 0:
+            self._write_config(self.config)
+
+    def _write_config(self, config):
+        write_json(Path(self.output_dir) / "config.json", config)
+        diaries.each(self.diaries, "settings", config)
 
     def save_state(self, state_dict, itr=None):
         """Save the model, and beside it whatever of `state_dict` is tensors and plain values.
@@ -293,10 +307,8 @@ class Logger:
             self.watch.columns(self.not_finite)
         self.watch.check_weights()
         if proc_id() == 0:
-            if self.first_row:
-                self.output_file.write("\t".join(self.log_headers) + "\n")
-            self.output_file.write("\t".join(map(str, values)) + "\n")
-            self.output_file.flush()
+            rows = [self.log_headers] * self.first_row + [values]
+            self._write("".join("\t".join(map(str, row)) + "\n" for row in rows))
             if self.first_tick is not None:
                 self._show_progress()
             self.rows += 1
@@ -306,6 +318,19 @@ class Logger:
         self.epoch = self.log_current_row.get("Epoch")
         self.log_current_row.clear()
         self.first_row = False
+
+    def _write(self, text: str):
+        """Add to the table; of a row for which there is no room, nothing stays."""
+        data, end = text.encode(errors="backslashreplace"), self.output_file.tell()
+        try:
+            while data:
+                data = data[self.output_file.write(data) :]
+        except OSError as error:
+            self.output_file.truncate(end)
+            raise UserError(
+                f"{self.output_file.name} cannot be written ({error.strerror}). The epochs before "
+                "this one are saved. Make room, then resume the run."
+            )
 
     def _show_progress(self):
         row = self.log_current_row
@@ -349,7 +374,7 @@ class Logger:
             if os.fstat(self.output_file.fileno()).st_size < state["table_bytes"]:
                 raise UserError(
                     f"{self.output_file.name} is shorter than when the checkpoint was written. "
-                    "Put the whole file back, or start anew with --overwrite."
+                    f"Put the whole file back. {START_OVER}"
                 )
             self.output_file.truncate(state["table_bytes"])
             self._read_rows()
@@ -358,7 +383,8 @@ class Logger:
     def _read_rows(self):
         """Count the rows of the table, and write them to the diaries, which may lack them."""
         self.output_file.seek(0)
-        header, *rows = [line.rstrip("\n").split("\t") for line in self.output_file] or [[]]
+        lines = self.output_file.read().decode(errors="replace").split("\n")
+        header, *rows = [line.split("\t") for line in lines if line] or [[]]
         self.rows = len(rows)
         if self.diaries:
             for count, row in enumerate(rows, 1):

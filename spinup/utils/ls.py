@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spinup.parts.plain_text import printable, say
+from spinup.parts.run_folder import find_runs, read_config, read_job, read_text
 from spinup.user_config import DEFAULT_DATA_DIR
 from spinup.utils.errors import UserError
-from spinup.utils.logx import OLDER_RUNS
-from spinup.utils.serialization_utils import convert_json, read_json
+from spinup.utils.serialization_utils import convert_json
 
-JOB_FILE = "job.json"  # what a grid notes of a run: its settings, and how it ended
 PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a run has
 
 
@@ -46,21 +45,19 @@ def standing(folder: Path) -> Standing:
     def read(reader, path):
         try:
             return reader(path) or {}
-        except (UserError, OSError) as error:
+        except UserError as error:
             wrong.append(str(error))
             return {}
 
-    def noted(name):
-        return read(read_json, folder / name) if (folder / name).exists() else {}
-
-    config, job, latest = noted("config.json"), noted(JOB_FILE), read(read_latest, folder)
-    table = read_table(folder / "progress.txt")
+    has_config = os.path.lexists(folder / "config.json")
+    config, job = read(read_config, folder) if has_config else {}, read(read_job, folder)
+    latest, table = read(read_latest, folder), read(read_table, folder / "progress.txt")
+    table = table or Table(0, {}, None)
     running, ours = is_claimed(folder), "algorithm" in config
     # A row whose checkpoint is missing will be made again.
     done = latest.get("epoch", 0) if ours else table.rows
     epochs = config.get("epochs", job.get("epochs"))
-    epochs = epochs if isinstance(epochs, int) else None
-    note = job["job"] if isinstance(job.get("job"), dict) else {}
+    note = job.get("job") or {}
     diverged = find_divergence(folder, config, table.names, table.texts)
     # A run that is under way has not written everything yet.
     if table.wrong and not running and not (diverged and not table.rows):
@@ -94,8 +91,8 @@ def standing(folder: Path) -> Standing:
 
 def _environment(config) -> str | None:
     """What a run is trained on: as Gymnasium calls it, or as it was typed."""
-    described, maker = config.get("environment"), config.get("env_fn")
-    found = [described.get("id") or described.get("made_by")] if isinstance(described, dict) else []
+    described, maker = config.get("environment") or {}, config.get("env_fn")
+    found = [described.get("id") or described.get("made_by")]
     found += [maker.get("env_name")] if isinstance(maker, dict) else []
     return next(filter(None, [*found, config.get("env_name")]), None)
 
@@ -112,9 +109,9 @@ class Table(NamedTuple):
 
 def read_table(path: Path) -> Table:
     """Look at the end of a progress.txt, which may be missing, empty or cut off."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return Table(0, {}, None, [], [])
-    *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    *lines, cut = read_text(path).split("\n")
     names, *rows = [line.split("\t") for line in lines if line] or [[]]
     rows = [row for row in rows if len(row) == len(names)]
     last = {}
@@ -124,19 +121,6 @@ def read_table(path: Path) -> Table:
     wrong = f"{path} ends in the middle of a line." if cut else None
     wrong = wrong if rows or cut else f"{path} holds no epoch."
     return Table(len(rows), last, wrong, names, rows)
-
-
-def find_runs(folders) -> list[Path]:
-    """The folders of runs in these and below, in order; runs that were put aside are left out."""
-    found = []
-    for given in folders:
-        if not Path(given).is_dir():
-            raise UserError(f"There is no folder {given}. Give one that holds runs, such as data.")
-        for root, below, files in os.walk(given):
-            if {"config.json", "progress.txt", JOB_FILE} & set(files):
-                found.append(Path(root))
-            below[:] = sorted(n for n in below if n not in (OLDER_RUNS, "checkpoint", "pyt_save"))
-    return list(dict.fromkeys(found))
 
 
 HEADER = ("State", "Algorithm", "Environment", "Seed", "Epochs", "Return", "Steps/s", "Folder")

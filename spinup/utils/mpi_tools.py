@@ -4,6 +4,7 @@ A process belongs to a job only if an MPI launcher started it (`mpiexec`, or our
 Everywhere else each function below answers as for a job of one, and MPI is not even imported.
 """
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -59,6 +60,7 @@ def abort(code: int, message: str = ""):
     """End every process of the job with `code`, saying why."""
     # The others may be about to say the same; then the first process speaks for all.
     time.sleep(0.5 * (proc_id() > 0))
+    flush_output()
     if message:
         print(paragraph(message), file=sys.stderr)
     sys.stdout.flush()
@@ -66,6 +68,18 @@ def abort(code: int, message: str = ""):
     if _world() is not None:
         _world().Abort(code)
     sys.exit(code)
+
+
+def flush_output() -> OSError | None:
+    """Write out what was printed; where that fails, gives the error, and output goes nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())  # else Python complains when it ends
+        return error
+    return None
 
 
 def on_first_process(work):

@@ -12,11 +12,11 @@ import numpy as np
 from spinup.parts.divergence import DIVERGED_FILE, find_divergence
 from spinup.parts.imports import Elsewhere
 from spinup.parts.plain_text import plot_label, printable, say
+from spinup.parts.run_folder import OLDER_RUNS, read_config, read_job, read_text
 from spinup.parts.settings import what_differs
 from spinup.utils.errors import UserError, did_you_mean
-from spinup.utils.logx import OLDER_RUNS
-from spinup.utils.ls import JOB_FILE, PERFORMANCE
-from spinup.utils.serialization_utils import read_json, write_whole
+from spinup.utils.ls import PERFORMANCE
+from spinup.utils.serialization_utils import write_whole
 from spinup.utils.statistics import iqm
 from spinup.utils.test_policy import has_screen
 
@@ -56,11 +56,10 @@ def read_settings(folder: Path) -> tuple[dict, list[str]]:
 
     Of a run that stopped before it wrote one, what the grid that started it noted.
     """
-    names = [name for name in ("config.json", JOB_FILE) if (Path(folder) / name).exists()]
-    if not names:
-        return {}, []
     try:
-        return read_json(Path(folder) / names[0]), []
+        if os.path.lexists(Path(folder) / "config.json"):
+            return read_config(folder), []
+        return read_job(folder), []
     except UserError as error:
         return {}, [f"{error} The run is used without its settings."]
 
@@ -76,9 +75,9 @@ def _read_run(folder: Path, title, config: dict, damage: list):
     path, lines, cut = folder / "progress.txt", [], ""
     try:
         if os.path.lexists(path):
-            *lines, cut = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
-        _note(f"{path} cannot be read ({error.strerror}); it is left out.")
+            *lines, cut = read_text(path).split("\n")
+    except UserError as error:
+        _note(f"{error} It is left out.")
         return None
     if cut:  # the run was killed while it wrote, and half a number is a wrong number
         damage.append(f"{path} ends in the middle of a line; that line is left out.")
@@ -172,7 +171,7 @@ def get_datasets(logdir, condition=None):
 
     condition: what to call the experiment, instead of the name in config.json
     """
-    if not Path(logdir).is_dir():
+    if not os.path.isdir(logdir):
         raise UserError(f"There is no folder {logdir}. Give the folder of a run or of several.")
     return _read_runs([logdir], [condition])
 
@@ -180,10 +179,11 @@ def get_datasets(logdir, condition=None):
 def _matching_folders(logdir):
     """The folder itself; or, where none has that name, those whose names begin with it."""
     path = Path(logdir)
-    if path.is_dir():
+    if os.path.isdir(path):
         return [path]
-    found = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
-    found = [f for f in found if f.name.startswith(path.name) and f.is_dir()]
+    found = sorted(os.listdir(path.parent)) if os.path.isdir(path.parent) else []
+    found = [path.parent / name for name in found if name.startswith(path.name)]
+    found = [folder for folder in found if os.path.isdir(folder)]
     if not found:
         raise UserError(f"There is no folder {logdir}, and none whose name begins like that.")
     return [folder for folder in found if folder.name != OLDER_RUNS]
@@ -447,11 +447,11 @@ def make_plots(
             plt.show()
             return data
         first = Path(_listed(all_logdirs)[0])
-        path = Path(output or (first if first.is_dir() else Path()) / "plot.png")
-        picture = io.BytesIO()
-        figure.savefig(picture, dpi=150, format=path.suffix[1:])
+        path = Path(output or (first if os.path.isdir(first) else Path()) / "plot.png")
+        drawn = io.BytesIO()
         try:
-            write_whole(path, picture.getvalue())
+            figure.savefig(drawn, format=path.suffix[1:], dpi=150)
+            write_whole(path, drawn.getvalue())
         except OSError as error:
             raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
     say(f"Wrote {path}")

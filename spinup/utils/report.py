@@ -18,10 +18,10 @@ import numpy as np
 import spinup
 from spinup.parts.divergence import STOPS, read_divergence
 from spinup.parts.plain_text import printable, say, without_colors
+from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job
 from spinup.utils import compare, plot
 from spinup.utils.errors import UserError
-from spinup.utils.logx import OLDER_RUNS
-from spinup.utils.serialization_utils import read_json, write_whole
+from spinup.utils.serialization_utils import write_whole
 
 MOST_NUMBERS = 600_000  # in the page; beyond, runs are shown with fewer of their epochs
 FILMS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
@@ -119,11 +119,16 @@ def _films(folder: Path, run: str, room: int) -> list[dict]:
             continue
         name = printable(path.relative_to(folder))
         film, size = dict(run=run, name=name), path.stat().st_size
-        if size > min(LARGEST_FILM, room):
-            film["why"] = f"left out, it has {size / 2**20:.1f} MB"
+        try:
+            content = b"" if size > min(LARGEST_FILM, room) else path.read_bytes()
+            why = f"it has {size / 2**20:.1f} MB"
+        except OSError as error:
+            content, why = b"", f"it cannot be read ({error.strerror})"
+        if size and not content:
+            film["why"] = f"left out, {why}"
         else:
             room -= size
-            film["src"] = f"data:{mime};base64,{base64.b64encode(path.read_bytes()).decode()}"
+            film["src"] = f"data:{mime};base64,{base64.b64encode(content).decode()}"
         films.append(film)
     return films
 
@@ -132,9 +137,12 @@ def _last_lines(path: Path) -> list[str]:
     """The end of what a run said, as a terminal would show it."""
     if _leads_out(path, path.parent) or not path.is_file():
         return []
-    with open(path, "rb") as file:
-        file.seek(max(0, path.stat().st_size - 2**16))
-        text = file.read().decode(errors="replace")
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - 2**16))
+            text = file.read().decode(errors="replace")
+    except OSError as error:
+        return [f"{path.name} cannot be read ({error.strerror})."]
     text = without_colors(text).rstrip()
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
     return [printable(line)[:LONGEST_LINE] for line in lines[-LAST_LINES:]] if text else []
@@ -144,8 +152,8 @@ def _has_failed(folder: Path, lines) -> bool:
     """Whether a run failed: by what the grid that started it noted, or else by its last words."""
     note = None
     with contextlib.suppress(UserError):
-        note = read_json(folder / "job.json").get("job")
-    state = note.get("state") if isinstance(note, dict) else None
+        note = read_job(folder).get("job")
+    state = note.get("state") if note else None
     if state in ("failed", "finished", "diverged"):
         return state != "finished"
     return any(map(TRACEBACK.match, lines)) or any(map(LAST_WORDS.match, lines[-1:]))
@@ -163,7 +171,7 @@ def _failures(folders, finished) -> dict[str, list[str]]:
             diverged = read_divergence(root)
             if diverged is not None:
                 failures[root] = [diverged.sentence]
-            elif {"job.json", OUTPUT} & set(names) and root not in finished:
+            elif {JOB_FILE, OUTPUT} & set(names) and root not in finished:
                 lines = _last_lines(Path(root) / OUTPUT)
                 if _has_failed(Path(root), lines):
                     failures[root] = lines
@@ -277,14 +285,14 @@ def main(argv=None):
     add("--title", help="of the page; by default the folder's name")
     args = parser.parse_args(argv)
     first = Path(args.all_logdirs[0])
-    path = Path(args.output or (first if first.is_dir() else Path()) / "report.html")
+    path = Path(args.output or (first if os.path.isdir(first) else Path()) / "report.html")
     if path.suffix not in (".html", ".htm"):
         raise UserError(f"{path} should end in .html, for that is what is written.")
     runs = plot.get_all_datasets(args.all_logdirs, args.legend, args.select, args.exclude)
     folders = plot.matching_folders(args.all_logdirs, args.select, args.exclude)
     text = page(args.title or first.resolve().name, collect(runs, folders, args))
     try:
-        write_whole(path, text.encode())
+        write_whole(path, text.encode(errors="backslashreplace"))
     except OSError as error:
         raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
     say(f"Wrote {path}")

@@ -26,6 +26,7 @@ def run(job_file, folder=None):
     from spinup.parts.divergence import Divergence, read_divergence, write_divergence
     from spinup.parts.envs import allow_env
     from spinup.parts.imports import STARTED_IN
+    from spinup.parts.memory import explain_memory
     from spinup.utils.jobs import folder_of, in_folder, note
 
     job = cloudpickle.loads(Path(job_file).read_bytes())
@@ -38,7 +39,8 @@ def run(job_file, folder=None):
     on_first_process(lambda: (claim(folder_of(job)), note(job, "started")))
     make_restartable(folder_of(job))
     try:
-        job.thunk(**with_env_fn(job.kwargs))
+        with explain_memory(job.kwargs):
+            job.thunk(**with_env_fn(job.kwargs))
     except Diverged as error:  # one that knows no run folder, such as an environment being made
         if proc_id() == 0 and read_divergence(folder_of(job)) is None:
             write_divergence(folder_of(job), Divergence(str(error), None, 0))

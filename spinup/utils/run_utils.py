@@ -18,10 +18,11 @@ import numpy as np
 
 from spinup import user_config
 from spinup.parts.plain_text import say
+from spinup.parts.run_folder import JOB_FILE, read_config, read_job, require_run
 from spinup.utils import flags
-from spinup.utils.errors import Diverged, UserError, did_you_mean
+from spinup.utils.errors import START_OVER, Diverged, UserError, did_you_mean
 from spinup.utils.logx import cannot_write, colorize
-from spinup.utils.ls import JOB_FILE, read_table
+from spinup.utils.ls import read_table
 from spinup.utils.mpi_tools import (
     FORKED,
     mpi_fork,
@@ -468,6 +469,7 @@ def train(
     logging: what else the logger is to do, such as tensorboard=True
     """
     from spinup.parts.envs import find_spec
+    from spinup.parts.memory import explain_memory
     from spinup.parts.settings import check
     from spinup.utils.diaries import require
 
@@ -489,7 +491,8 @@ def train(
             lambda: _decide(algorithm, kwargs, where, procs, overwrite, retry)
         )
     mpi_fork(num_cpu, handed_over=json.dumps(decided))  # from here on in every process
-    algorithm(**kwargs | decided)
+    with explain_memory(_defaults(algorithm) | kwargs):
+        algorithm(**kwargs | decided)
 
 
 def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
@@ -504,7 +507,7 @@ def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
             raise Diverged(again(folder))
         todo = "start" if read_latest(folder) is None else "resume"
     if todo == "start":
-        where = where | dict(overwrite=overwrite or "algorithm" in _read(folder, "config.json"))
+        where = where | dict(overwrite=overwrite or "algorithm" in _read_config(folder))
         return dict(logger_kwargs=where, resume=False)
     latest, epochs = read_latest(folder), (_defaults(algorithm) | kwargs)["epochs"]
     done = latest["epoch"] if latest else epochs  # a finished run may have lost its checkpoint
@@ -539,13 +542,10 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
     if overwrite:
         return "start"
     folder = Path(kwargs["logger_kwargs"]["output_dir"])
-    try:
-        latest = read_latest(folder)
-        config, note = _read(folder, "config.json"), _read(folder, JOB_FILE)
-    except OSError as error:  # a name that is too long, or a folder closed to us
-        raise cannot_write(folder, error)
+    _check_folder(folder)
+    latest, config, note = read_latest(folder), _read_config(folder), read_job(folder)
     ours, diverged = "algorithm" in config, read_divergence(folder) is not None
-    through = isinstance(note.get("job"), dict) and note["job"].get("state") == "finished"
+    through = (note.get("job") or {}).get("state") == "finished"
     if latest is None and not through and not diverged:
         # What a run leaves that was stopped before its first checkpoint is made again.
         if read_table(folder / "progress.txt").rows <= (ours or bool(note)):
@@ -553,7 +553,7 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
         if ours or not note:
             raise UserError(
                 f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
-                "Choose another --exp_name, or start anew with --overwrite."
+                f"Choose another --exp_name. {START_OVER}"
             )
     asked = kwargs | dict(num_procs=num_cpu)
     if is_algorithm(thunk) and (latest is not None or (diverged and ours)):
@@ -564,13 +564,13 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
         return "diverged" if diverged else "resume"
     if note:
         refuse_other_settings(folder, asked, JOB_FILE)
-    if through and kwargs.get("epochs", 0) <= note.get("epochs", 0):
+    if through and (kwargs.get("epochs") or 0) <= (note.get("epochs") or 0):
         return "finished"
     return "diverged" if diverged else "start" if latest is None else "resume"
 
 
-def _read(folder, file) -> dict:
-    return read_json(folder / file) if (folder / file).exists() else {}
+def _read_config(folder) -> dict:
+    return read_config(folder) if os.path.lexists(folder / "config.json") else {}
 
 
 def is_algorithm(thunk) -> bool:
@@ -601,10 +601,8 @@ def resume(run_folder, epochs=None, env_name=None, wandb=False):
     """
     from spinup.parts.envs import trust_env
 
-    folder = Path(run_folder)
-    if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}. spinup resume wants the folder of a run.")
-    config = read_json(folder / "config.json")
+    folder = require_run(run_folder, "spinup resume")
+    config = read_config(folder)
     algorithm = algorithm_of(config, folder)
     env = config.get("env_fn")
     if not isinstance(env, dict) or config.get("actor_critic") != _default_network(algorithm):

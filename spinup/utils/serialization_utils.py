@@ -1,8 +1,10 @@
 """Anything at all as something JSON can hold; and files that are never half written."""
 
+import contextlib
 import dataclasses
 import json
 import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -62,12 +64,17 @@ def _text(obj) -> str:
 def write_whole(path: Path, data: bytes):
     """Write a file so that a reader, and a run killed at any instant, finds the old or the new."""
     new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)  # of a run that was killed, or a link that leads elsewhere
-    with open(new, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    try:
+        new.unlink(missing_ok=True)  # of a run that was killed, or a link that leads elsewhere
+        with open(new, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise OSError(error.errno, error.strerror or str(error), str(path))
 
 
 def write_json(path: Path, obj):
@@ -83,11 +90,30 @@ def json_bytes(obj) -> bytes:
 def read_json(path: Path) -> dict:
     """Read a JSON file that holds a dict, or say what is wrong with it."""
     try:
-        found = json.loads(Path(path).read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"There is no {path}.")
-    except (ValueError, OSError, RecursionError) as error:
+        found = json.loads(regular_file(path).read_bytes())
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}).")
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as JSON ({error}).")
     if not isinstance(found, dict):
         raise UserError(f"{path} should hold a JSON object, but holds a {type(found).__name__}.")
     return found
+
+
+def regular_file(path) -> Path:
+    """The path of a file that can be read to its end; a pipe or a folder there is refused."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        raise UserError(f"There is no {path}.")
+    except (OSError, ValueError) as error:  # a loop of links, a folder closed to us, a NUL
+        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).")
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path} should be a file, but is a {_kind_of_file(mode)}.")
+    return Path(path)
+
+
+def _kind_of_file(mode) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "pipe" if stat.S_ISFIFO(mode) else "device"

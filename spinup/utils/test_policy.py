@@ -1,10 +1,13 @@
 """Watching a trained agent: load it from its run folder, let it play, record it."""
 
 import argparse
+import contextlib
 import inspect
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from ctypes.util import find_library
 from pathlib import Path
@@ -13,9 +16,9 @@ import numpy as np
 
 from spinup.parts.imports import allow_import, left_out
 from spinup.parts.plain_text import say
+from spinup.parts.run_folder import read_config, require_run
 from spinup.utils.errors import UserError
 from spinup.utils.logx import format_table
-from spinup.utils.serialization_utils import read_json
 
 ATARI_FPS = 60
 VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".gif")
@@ -37,12 +40,10 @@ def load_policy_and_env(
     """
     from spinup.parts.envs import within_space
 
-    folder = Path(fpath)
-    if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}. Name the folder of a run.")
+    folder = require_run(fpath, "To load a policy one")
     env = make_run_env(folder, env_fn, render_mode)
     _check_spaces(folder, env)
-    if any(path.name.startswith("tf1_save") for path in folder.iterdir()):
+    if any(name.startswith("tf1_save") for name in os.listdir(folder)):
         get_action = load_tf_policy(folder, itr, deterministic, trust_graph)
     else:
         get_action = load_pytorch_policy(folder, itr, deterministic, actor_critic)
@@ -51,8 +52,8 @@ def load_policy_and_env(
 
 def _check_spaces(folder, env):
     """Refuse an environment that sees or does other things than the agent has learned with."""
-    config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
-    learned = config["spaces"] if isinstance(config.get("spaces"), dict) else {}
+    config = read_config(folder) if os.path.lexists(folder / "config.json") else {}
+    learned = config.get("spaces") or {}
     spaces = dict(observation=env.observation_space, action=env.action_space)
     for kind, space in spaces.items():
         if kind in learned and learned[kind] != str(space):
@@ -68,8 +69,8 @@ def make_run_env(folder, env_fn=None, render_mode=None):
 
     if env_fn is not None:
         return adopt(env_fn())
-    saved = read_json(Path(folder) / "config.json").get("environment")
-    if not isinstance(saved, dict) or not saved.get("id"):
+    saved = read_config(folder).get("environment") or {}
+    if not saved.get("id"):
         raise UserError(
             f"{folder} does not say how its environment is made. Pass it: "
             "load_policy_and_env(..., env_fn=your_function), or --env ID."
@@ -145,7 +146,9 @@ def load_tf_policy(fpath, itr="last", deterministic=False, trust_graph=False):
 
 
 def _model_file(folder, itr) -> Path:
-    return _numbered(list(folder.glob("model*.pt")), folder / "model.pt", itr)
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    found = [folder / name for name in names if re.fullmatch(r"model\d*\.pt", name)]
+    return _numbered(found, folder / "model.pt", itr)
 
 
 def _numbered(found, last, itr) -> Path:
@@ -154,10 +157,10 @@ def _numbered(found, last, itr) -> Path:
         int(n[0]): path for path in found if (n := re.findall(r"(\d+)(?:\.pt)?$", path.name))
     }
     if itr in ("last", "", None, -1):
-        chosen = last if last.exists() else numbers.get(max(numbers, default=None))
+        chosen = last if os.path.lexists(last) else numbers.get(max(numbers, default=None))
     else:
         chosen = numbers.get(int(itr)) if str(itr).isdigit() else None
-    if not numbers and not last.exists():
+    if not numbers and not os.path.lexists(last):
         raise UserError(f"There is no saved model in {last.parent}. Name the folder of a run.")
     if chosen is None:
         kept = ", ".join(map(str, sorted(numbers))) or "none; --keep_models in training keeps them"
@@ -194,6 +197,8 @@ def run_policy(
                 obs, reward, terminated, truncated, _ = env.step(get_action(obs))
                 ep_ret, ep_len = ep_ret + float(reward), ep_len + 1
                 over = terminated or truncated or ep_len == max_ep_len
+            if shown:
+                show(env.render())  # what the last step led to
             returns.append(ep_ret)
             lengths.append(ep_len)
             print(f"Episode {episode} \t EpRet {ep_ret:.3f} \t EpLen {ep_len}", flush=True)
@@ -263,38 +268,73 @@ def real_fps(env) -> float:
 
 
 def _writer(path, fps):
-    """Takes frames and writes them to a video file; `close` finishes it."""
-    import imageio_ffmpeg
+    """Takes frames and writes them to a video file; `close` finishes it.
 
+    The file gets its name when it is whole: an older one stays until then.
+    """
     path = Path(path)
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UserError(f"There is no folder {path.parent} to record to.")
     if path.is_symlink():
         raise UserError(f"{path} is a symbolic link, and would lead elsewhere. Choose another.")
+    if os.path.isdir(path):
+        raise UserError(f"Cannot record to {path}, which is a folder.")
+    new = path.with_name(f"{path.stem}.new{path.suffix}")
     try:
-        open(path, "ab").close()
+        open(new, "wb").close()
     except OSError as error:
         raise UserError(f"Cannot record to {path} ({error.strerror}).")
-
-    def write():
-        frame = yield
-        height, width = (n - n % 2 for n in frame.shape[:2])  # the encoder wants even sizes
-        codec = {".gif": "gif", ".webm": "libvpx-vp9"}.get(path.suffix, "libx264")
-        out = imageio_ffmpeg.write_frames(
-            str(path), (width, height), fps=fps, codec=codec, macro_block_size=2, quality=7,
-            pix_fmt_out="rgb8" if codec == "gif" else "yuv420p", ffmpeg_log_level="error",
-        )  # fmt: skip
-        out.send(None)
-        try:
-            while True:
-                out.send(np.ascontiguousarray(frame[:height, :width]))
-                frame = yield
-        finally:
-            out.close()
-
-    frames = write()
+    frames = _frames(new, path, fps)
     next(frames)
     return frames
+
+
+def _frames(new, path, fps):
+    import imageio_ffmpeg
+
+    codec = {".gif": "gif", ".webm": "libvpx-vp9"}.get(path.suffix, "libx264")
+    out, count = None, 0
+    try:
+        while True:
+            frame = yield
+            if out is None:
+                height, width = (n - n % 2 for n in frame.shape[:2])  # the encoder wants even sizes
+                out = imageio_ffmpeg.write_frames(
+                    str(new), (width, height), fps=fps, codec=codec, macro_block_size=2, quality=7,
+                    pix_fmt_out="rgb8" if codec == "gif" else "yuv420p", ffmpeg_log_level="fatal",
+                )  # fmt: skip
+                out.send(None)
+            out.send(np.ascontiguousarray(frame[:height, :width]))
+            count += 1
+    except GeneratorExit:
+        _finish_video(out, new, path, count)
+    except OSError:  # of the encoder, which has ended
+        raise _no_video(path)
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
+
+
+def _finish_video(out, new, path, count):
+    """Let the encoder end, and give the file its name if it holds all frames."""
+    import imageio_ffmpeg
+
+    if out is None:
+        return
+    try:
+        out.close()
+        whole = imageio_ffmpeg.count_frames_and_secs(str(new))[0] >= count
+    except (OSError, RuntimeError, subprocess.SubprocessError):  # it cannot be read
+        whole = False
+    if not whole:  # the encoder does not say why
+        raise _no_video(path)
+    os.replace(new, path)
+
+
+def _no_video(path) -> UserError:
+    full = shutil.disk_usage(path.parent).free < 2**16
+    why = "No space left on device" if full else "the encoder could not write all of it"
+    return UserError(f"The video {path} could not be recorded ({why}). Nothing else has changed.")
 
 
 def check_rendering(env):
@@ -369,7 +409,7 @@ def named_class(name):
     allow_import(module)
     try:
         return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # also of the module itself, which runs when it is imported
         hint = left_out(error) if isinstance(error, ImportError) else ""
         raise UserError(f"--actor_critic {name}: {error}. Write it as module:Class.{hint}")
 

@@ -7,7 +7,6 @@ built only if it is one of spinup's own or the user hands it over.
 import inspect
 import io
 import json
-import pickle
 import zipfile
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +21,7 @@ from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_pytorch import sync_params
-from spinup.utils.serialization_utils import convert_json, write_whole
+from spinup.utils.serialization_utils import convert_json, regular_file, write_whole
 
 
 def build(actor_critic, observation_space, action_space, ac_kwargs=None, device="cpu"):
@@ -78,7 +77,7 @@ def device_by_name(name) -> torch.device:
     """PyTorch's device of this name, if this machine has it."""
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).cpu()  # 'meta' has a device, but no numbers
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"There is no device {name!r} here ({reason}). device='cpu' always works.")
@@ -125,14 +124,13 @@ def save_tensors(path: Path, content: dict):
 def load_tensors(path: Path) -> dict:
     """Read tensors and plain values; a file that holds anything else is refused unread."""
     try:
-        with zipfile.ZipFile(path) as parts:  # torch.load does not look at their checksums
+        with zipfile.ZipFile(regular_file(path)) as parts:  # torch.load ignores their checksums
             if parts.testzip() is not None:
                 raise zipfile.BadZipFile
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise UserError(f"There is no saved model {path}.")
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError,
-            AttributeError, ImportError, OSError, IndexError, zipfile.BadZipFile):  # fmt: skip
+    except UserError:
+        raise
+    except Exception:  # whatever damage leads to in a ZIP file, in a pickle or in PyTorch
         raise UserError(
             f"{path} is not a model saved by spinup {spinup.__version__}, or is damaged. Nothing "
             "in it was run. (Models of the original library are pickles, which could run code.)"
