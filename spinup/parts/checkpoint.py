@@ -45,15 +45,21 @@ class Stopped(KeyboardInterrupt):
 
 
 class Checkpoint:
-    """Saves named parts (anything with `state_dict`) and every random stream of this process.
+    """Saves a learner, named parts and every random stream of this process.
+
+    Parts, and fields of the learner, that have a `state_dict` save that; other fields of the
+    learner, such as a counter, are saved as they are.
 
     Each process writes a file of its own; the name `latest` moves only when all of them have,
     so that a run killed at any instant finds one whole checkpoint.
     """
 
-    def __init__(self, folder, **parts):
+    def __init__(self, folder, learner=None, **parts):
         self.run_folder, self.folder = Path(folder), Path(folder) / "checkpoint"
-        self.parts = {name: part for name, part in parts.items() if part is not None}
+        self.learner, fields = learner, {} if learner is None else vars(learner)
+        fields = {name: part for name, part in fields.items() if hasattr(part, "state_dict")}
+        self.parts = fields | {name: part for name, part in parts.items() if part is not None}
+        plain_fields(learner)  # or says what cannot be saved, before anything is trained
         self.interrupts, self.epoch_began = 0, time.time()
         logger = self.parts.get("logger")
         self.watch = Watch(folder) if logger is None else logger.watch
@@ -137,7 +143,8 @@ class Checkpoint:
         for name, ring in rings.items():
             ring.append_log(self._log_folder(name))
         state = {name: part.state_dict() for name, part in self.parts.items()}
-        write_tree(self._file(epoch), dict(state, random_streams=random_streams()))
+        state |= dict(plain_fields=plain_fields(self.learner), random_streams=random_streams())
+        write_tree(self._file(epoch), state)
         mine = np.arange(num_procs()) == proc_id()
         checksums = mpi_sum(mine * float(file_checksum(self._file(epoch)))).astype(int).tolist()
         if proc_id() == 0:
@@ -170,6 +177,9 @@ class Checkpoint:
                 part.load_state_dict(state[name])
                 if hasattr(part, "ring"):
                     part.ring.read_log(self._log_folder(name))
+            for name, value in state.get("plain_fields", {}).items():
+                was_tuple = isinstance(getattr(self.learner, name, None), tuple)
+                setattr(self.learner, name, tuple(value) if was_tuple else value)
             set_random_streams(state["random_streams"])  # last: making a part may draw from them
         except UserError:
             raise
@@ -188,6 +198,21 @@ class Checkpoint:
 
     def _log_folder(self, name) -> Path:
         return self.folder / f"{name}.rank{proc_id()}"
+
+
+def plain_fields(learner) -> dict:
+    """The fields of a learner that are plain values, such as a counter or a flag."""
+    fields = {} if learner is None else vars(learner)
+    found = {name: x for name, x in fields.items() if not hasattr(x, "state_dict")}
+    for name, value in found.items():
+        try:
+            _outline(value, {})
+        except TypeError:
+            raise UserError(
+                f"learner.{name} is a {type(value).__name__}, which a checkpoint cannot hold. Use "
+                "numbers, strings, arrays, lists and dicts of them, or give it a state_dict."
+            )
+    return found
 
 
 def file_checksum(path: Path) -> int:

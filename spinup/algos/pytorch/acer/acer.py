@@ -184,7 +184,7 @@ def acer(
     )
     logger = session.open_logger("acer_pytorch", settings, env, ac, rows=n_steps * num_envs)
     checkpoint = Checkpoint(
-        logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
+        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
 
     def greedy(obs):

@@ -121,7 +121,7 @@ def ddpg(
     learner = make_learner(ac, pi_lr, q_lr)
     logger = session.open_logger("ddpg_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
-        logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
+        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
 
     def policy(obs):

@@ -127,7 +127,7 @@ def dqn(
     learn = partial(update, learner, double_q=double_q, polyak=polyak, max_grad_norm=max_grad_norm)
     logger = session.open_logger("dqn_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
-        logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
+        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
     epsilon_at = partial(schedule, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
     beta_at = partial(schedule, start=importance_exponent, end=1.0, steps=planned.total())

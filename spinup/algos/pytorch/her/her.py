@@ -77,9 +77,8 @@ def update(learner, batch, *, gamma, polyak, recipe, move_policy=True):
         loss, stats = compute_loss_q(ac, target, batch, gamma=gamma, recipe=recipe)
     gradient_step(learner.q_optimizer, loss)
     if move_policy and not discrete:
-        loss = compute_loss_pi(ac, batch)
+        stats["LossPi"] = loss = compute_loss_pi(ac, batch)
         gradient_step(learner.pi_optimizer, loss)
-        stats = stats | dict(LossPi=loss)
     if move_policy:
         polyak_average(ac, target, polyak)
     return stats
@@ -138,7 +137,7 @@ def her(
     learner = make_learner(ac, lr)
     logger = session.open_logger("her_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
-        logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
+        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
     learn = partial(update, learner, gamma=gamma, polyak=polyak, recipe=recipe)
     explore = partial(core.explore, env, recipe.bounds, act_noise=act_noise, random_eps=random_eps)

@@ -6,8 +6,8 @@ Networks are in core.py, the settings of a run in config.json, the theory in REA
 
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean as mean
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -17,7 +17,6 @@ from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.pytorch.fast import run_concurrently
-from spinup.parts.pytorch.layers import update_normalizers
 from spinup.parts.pytorch.learning import Adam, compute_gradient, minibatches, minimize
 from spinup.parts.pytorch.learning import GAEBuffer as PPOBuffer
 from spinup.parts.pytorch.models import build
@@ -75,7 +74,7 @@ def update(
             loss, stats = gradient(batch, max_grad_norm, **clip)
             losses.append(loss)
             kls.append(mpi_avg(stats["KL"].item()))  # over all processes, so that all stop together
-            if target_kl is not None and np.mean(kls[-per_pass:]) > 1.5 * target_kl:
+            if target_kl is not None and mean(kls[-per_pass:]) > 1.5 * target_kl:
                 break
             learner.pi_optimizer.step()
         return stats | dict(LossPi=losses[0], DeltaLossPi=losses[-1] - losses[0], StopIter=i)
@@ -139,7 +138,7 @@ def ppo(
         minibatch_size=minibatch_size, ent_coef=ent_coef, max_grad_norm=max_grad_norm,
     )  # fmt: skip
     logger = session.open_logger("ppo_pytorch", settings, env, ac)
-    checkpoint = Checkpoint(logger.output_dir, **vars(learner), env=env, logger=logger)
+    checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
 
     @torch.no_grad()
     def value_of(obs):
@@ -161,7 +160,7 @@ def ppo(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        core.update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

@@ -128,7 +128,7 @@ def sac(
     target_entropy = core.target_entropy(env.action_space)
     logger = session.open_logger("sac_pytorch", settings, env, ac)
     checkpoint = Checkpoint(
-        logger.output_dir, **vars(learner), buffer=buffer, env=env, test_env=test_env, logger=logger
+        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
 
     def policy(obs, deterministic=False):

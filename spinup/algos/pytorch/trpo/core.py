@@ -6,7 +6,7 @@ from torch import distributions, nn
 from spinup.parts.buffers import combined_shape, discount_cumsum
 from spinup.parts.envs import refuse_images
 from spinup.parts.pytorch import networks
-from spinup.parts.pytorch.layers import count_vars, is_image, mlp
+from spinup.parts.pytorch.layers import count_vars, is_image, mlp, update_normalizers
 from spinup.parts.pytorch.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
 from spinup.utils.errors import UserError
 from spinup.utils.mpi_tools import mpi_avg
@@ -15,7 +15,7 @@ __all__ = [
     "Actor", "MLPActorCritic", "MLPCategoricalActor", "MLPCritic", "MLPGaussianActor",
     "assign_params_from_flat", "average", "combined_shape", "conjugate_gradient", "count_vars",
     "discount_cumsum", "flat_concat", "flat_grad", "hessian_vector_product", "kl_divergence",
-    "learned", "mlp",
+    "learned", "mlp", "update_normalizers",
 ]  # fmt: skip
 
 

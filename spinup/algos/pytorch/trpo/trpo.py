@@ -15,7 +15,6 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.pytorch.layers import update_normalizers
 from spinup.parts.pytorch.learning import Adam, GAEBuffer, minimize
 from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.tensors import to_tensor
@@ -132,7 +131,7 @@ def trpo(
         backtrack_iters=backtrack_iters, backtrack_coeff=backtrack_coeff,
         train_v_iters=train_v_iters, algo=algo, log=logger.log,
     )  # fmt: skip
-    checkpoint = Checkpoint(logger.output_dir, **vars(learner), env=env, logger=logger)
+    checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
 
     @torch.no_grad()
     def value_of(obs):
@@ -154,7 +153,7 @@ def trpo(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        core.update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})

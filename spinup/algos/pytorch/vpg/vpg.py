@@ -15,7 +15,6 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.pytorch.layers import update_normalizers
 from spinup.parts.pytorch.learning import Adam, gradient_step, minimize
 from spinup.parts.pytorch.learning import GAEBuffer as VPGBuffer
 from spinup.parts.pytorch.models import build
@@ -106,7 +105,7 @@ def vpg(
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(update, learner, train_v_iters=train_v_iters)
     logger = session.open_logger("vpg_pytorch", settings, env, ac)
-    checkpoint = Checkpoint(logger.output_dir, **vars(learner), env=env, logger=logger)
+    checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
 
     @torch.no_grad()
     def value_of(obs):
@@ -128,7 +127,7 @@ def vpg(
 
         rollout = buffer.get()
         logger.store(**learn(rollout))
-        update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
+        core.update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
         logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
