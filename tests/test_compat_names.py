@@ -267,11 +267,37 @@ def test_weights_start_as_linear_layers_do():
 
     torch.manual_seed(0)
     ac = core.MLPActorCritic(OBS, Box(-1, 1, (2,)), hidden_sizes=(64, 64))
-    for weight, bias, inputs in zip(ac.q.weights, ac.q.biases, (7, 64, 64)):
-        bound = inputs**-0.5
-        assert bound * 0.9 < weight.abs().max() <= bound
-        assert bias.abs().max() <= bound
-    assert core.count_vars(ac.q) == 2 * (7 * 64 + 64 + 64 * 64 + 64 + 64 + 1)
+    for critic in (ac.q1, ac.q2):
+        for layer, inputs in zip(critic.q[0::2], (7, 64, 64)):
+            bound = inputs**-0.5
+            assert bound * 0.9 < layer.weight.abs().max() <= bound
+            assert layer.bias.abs().max() <= bound
+        assert core.count_vars(critic) == 7 * 64 + 64 + 64 * 64 + 64 + 64 + 1
+
+
+LAYERS = ("0.weight", "0.bias", "2.weight", "2.bias")
+PARAMETERS = {
+    ("ppo", "Box"): {*(f"pi.mu_net.{x}" for x in LAYERS), "pi.log_std"}
+    | {f"v.v_net.{x}" for x in LAYERS},
+    ("vpg", "Discrete"): {f"{net}.{x}" for net in ("pi.logits_net", "v.v_net") for x in LAYERS},
+    ("ddpg", "Box"): {f"{net}.{x}" for net in ("pi.pi", "q.q") for x in LAYERS},
+    ("td3", "Box"): {f"{net}.{x}" for net in ("pi.pi", "q1.q", "q2.q") for x in LAYERS},
+    ("sac", "Box"): {f"{net}.{x}" for net in ("q1.q", "q2.q") for x in LAYERS}
+    | {
+        f"pi.{net}.{x}"
+        for net in ("net.0", "mu_layer", "log_std_layer")
+        for x in ("weight", "bias")
+    },
+}
+
+
+@pytest.mark.parametrize(("algorithm", "actions"), PARAMETERS)
+def test_parameters_have_the_names_of_the_original(algorithm, actions):
+    """People load each other's weights."""
+    core = import_module(f"spinup.algos.pytorch.{algorithm}.core")
+    space = Box(-1, 1, (2,)) if actions == "Box" else Discrete(3)
+    ac = core.MLPActorCritic(OBS, space, hidden_sizes=(8,))
+    assert set(ac.state_dict()) == PARAMETERS[algorithm, actions]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+# The first version stretched the schedule of prioritised replay over the epochs that `resume` was
+# given, so this one is resumed for all the epochs that it was started with.
+RESUMED_TO = dict(dqn_prioritized=3)
 SMALL = "--hid [8,8] --epochs 3 --seed 0 --data_dir ."
 ON_POLICY = f"{SMALL} --env CartPole-v1 --steps_per_epoch 200 --train_v_iters 5"
 OFF_POLICY = (
@@ -120,7 +123,8 @@ def make(name):
     before = look(folder)
     with tempfile.TemporaryDirectory() as there:
         copy = Path(shutil.copytree(folder, run_folder(there, name)))
-        resume = [sys.executable, "-m", "spinup.run", "resume", str(copy), "--epochs", "2"]
+        epochs = ["--epochs", str(RESUMED_TO.get(name, 2))]
+        resume = [sys.executable, "-m", "spinup.run", "resume", str(copy), *epochs]
         subprocess.run(resume, check=True)
         after = look(copy, (before["obs"], before["act"]))
         shutil.copy(copy / "progress.txt", expected / f"{name}.txt")

@@ -6,7 +6,6 @@ Networks are in core.py, the settings of a run in config.json, the theory in REA
 
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean as mean
 
 import torch
 from torch import nn
@@ -74,7 +73,10 @@ def update(
             loss, stats = gradient(batch, max_grad_norm, **clip)
             losses.append(loss)
             kls.append(mpi_avg(stats["KL"].item()))  # over all processes, so that all stop together
-            if target_kl is not None and mean(kls[-per_pass:]) > 1.5 * target_kl:
+            if (
+                target_kl is not None
+                and sum(kls[-per_pass:]) / len(kls[-per_pass:]) > 1.5 * target_kl
+            ):
                 break
             learner.pi_optimizer.step()
         return stats | dict(LossPi=losses[0], DeltaLossPi=losses[-1] - losses[0], StopIter=i)
