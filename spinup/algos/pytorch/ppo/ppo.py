@@ -7,6 +7,7 @@ Networks are in core.py, the settings of a run in config.json, the theory in REA
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,10 +17,9 @@ from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.pytorch.fast import run_concurrently
-from spinup.parts.pytorch.learning import Adam, compute_gradient, minibatches, minimize
+from spinup.parts.pytorch.learning import Adam, compute_gradient, minibatches, minimize, to_tensor
 from spinup.parts.pytorch.learning import GAEBuffer as PPOBuffer
 from spinup.parts.pytorch.models import build
-from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 
@@ -73,10 +73,7 @@ def update(
             loss, stats = gradient(batch, max_grad_norm, **clip)
             losses.append(loss)
             kls.append(mpi_avg(stats["KL"].item()))  # over all processes, so that all stop together
-            if (
-                target_kl is not None
-                and sum(kls[-per_pass:]) / len(kls[-per_pass:]) > 1.5 * target_kl
-            ):
+            if target_kl is not None and np.mean(kls[-per_pass:]) > 1.5 * target_kl:
                 break
             learner.pi_optimizer.step()
         return stats | dict(LossPi=losses[0], DeltaLossPi=losses[-1] - losses[0], StopIter=i)
