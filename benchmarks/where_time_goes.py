@@ -21,7 +21,7 @@ from peers import ours
 
 WIDE = 32  # rows, columns and what they are multiplied along, at the least
 KINDS = [
-    "wide products", "thin products", "activations and slopes", "Adam", "slow copy",
+    "wide products", "thin products", "activations and slopes", "Adam", "target network",
     "other steps of an update", "between the steps", "drawing batches", "acting", "environment",
     "all else",
 ]  # fmt: skip
@@ -32,7 +32,8 @@ totals = defaultdict(float)
 
 def kind_of(operation, args) -> str:
     """Which kind of step an operation is."""
-    name = str(operation)
+    name = getattr(operation, "function", operation)  # a function of ours, or PyTorch's operation
+    name = str(name).lower()
     if name.split(".")[1] in ("mm", "bmm", "addmm", "baddbmm"):
         sides = (*args[-2].shape[-2:], args[-1].shape[-1])
         return "wide products" if min(sides) >= WIDE else "thin products"
@@ -40,7 +41,9 @@ def kind_of(operation, args) -> str:
         return "activations and slopes"
     if "adam" in name:
         return "Adam"
-    return "slow copy" if "lerp" in name else "other steps of an update"
+    return (
+        "target network" if "movetowards" in name or "lerp" in name else "other steps of an update"
+    )
 
 
 def timed(function, kind):
@@ -69,16 +72,16 @@ class FreshClock(Clock):
 def watch(algorithm):
     """Time the parts of an algorithm."""
     from spinup.parts.envs import VectorEnv
-    from spinup.parts.pytorch.fast import capture as recording
+    from spinup.parts.pytorch.fast import capture
 
     module = import_module(f"spinup.algos.pytorch.{algorithm}.{algorithm}")
-    again = recording.again
+    replay_kernel = capture.replay_kernel
 
     def timed_step(operation, args, kwargs, result, threads):
-        step = again(operation, args, kwargs, result, threads)
+        step = replay_kernel(operation, args, kwargs, result, threads)
         return timed(step, kind_of(operation, args))
 
-    recording.again = timed_step
+    capture.replay_kernel = timed_step
     module.update = timed(module.update, UPDATE)
     VectorEnv.step = timed(VectorEnv.step, "environment")
     actor_critic = getattr(module.core, "MLPActorCritic", None) or module.core.MLPQNetwork

@@ -56,7 +56,7 @@ HOST_READS = {
     _Tensor.__format__, _Tensor.__contains__, _Tensor.__dlpack__, _Tensor.data_ptr,
     _Tensor.storage, _Tensor.untyped_storage, _Tensor.backward, _Tensor.register_hook,
     _Tensor.retain_grad, _Tensor.apply_, _Tensor.map_, _Tensor.set_, _Tensor.__deepcopy__,
-    _Tensor.data.__set__, _Tensor.requires_grad_, _Tensor.requires_grad.__set__,
+    _Tensor.__reduce_ex__, _Tensor.data.__set__, _Tensor.requires_grad_, _Tensor.requires_grad.__set__,
 }  # fmt: skip
 
 
@@ -134,8 +134,8 @@ class _Captures:
         self.name, self.all, self.replays, self.eager_calls = name, [], 0, 0
         self.reason = reason or restored.get(name)
         self.learner = learner  # kept alive where its id could else be another's one day
-        if reason:
-            _tell(name, reason)
+        if self.reason:
+            _tell(name, self.reason)
 
     def call(self, update, learner, batch, settings):
         reason = self.reason
@@ -215,9 +215,15 @@ def _first_line(error) -> str:
 class _HostReadGuard(TorchFunctionMode):
     """Refuses what would let numbers out of PyTorch's sight."""
 
+    def __init__(self):
+        super().__init__()
+        self.refused = None  # kept, for an update may catch every exception
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function in HOST_READS:
-            raise NotCapturable(f"it uses {getattr(function, '__name__', function)} on a tensor")
+            name = getattr(function, "__name__", function)
+            self.refused = NotCapturable(f"it uses {name} on a tensor")
+            raise self.refused
         return function(*args, **(kwargs or {}))
 
 
@@ -243,12 +249,17 @@ class Trace(private.TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.calls, self.made, self.written, self.paused = [], set(), set(), False
+        self.refused = None
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if self.paused:
             return operation(*args, **kwargs)
-        _refuse(operation, args, kwargs)
+        try:
+            _refuse(operation, args, kwargs)
+        except NotCapturable as why:
+            self.refused = why
+            raise
         given = _storages((args, kwargs))
         self.written |= _storages(_overwritten(operation, args, kwargs))
         with private.DisableTorchFunction():  # how an operation works inside is its own affair
@@ -357,8 +368,10 @@ class Capture:
 
     def _trace(self, update, learner, settings, snapshot, trace):
         try:
-            with capturing(trace), trace, _HostReadGuard():
+            with capturing(trace), trace, _HostReadGuard() as guard:
                 result = update(learner, self.inputs, **settings)
+            if refused := trace.refused or guard.refused:
+                raise refused
             grads = [p.grad for p in self.dependencies.parameters]
             expected = snapshot.outcome(result)
             if (what := self.dependencies.changed()) is not None:

@@ -36,12 +36,8 @@ def turn():
 @contextmanager
 def exclusive():
     """Held while an update is captured, which must not be disturbed by the other thread."""
-    locks = getattr(_local, "locks", None)
-    if locks is None:
-        yield
-        return
     with _capture_lock, ExitStack() as held:
-        for lock in locks:
+        for lock in getattr(_local, "locks", None) or ():
             held.enter_context(lock)
         yield
 

@@ -48,7 +48,7 @@ TRUSTED_OF_OURS = ("spinup.parts", "spinup.utils.mpi", "spinup.utils.errors")
 # Built-in functions that do something else than compute.
 EFFECTS = {
     "print", "open", "input", "exec", "eval", "compile", "__import__", "setattr", "delattr",
-    "globals", "locals", "vars", "breakpoint", "exit", "quit", "next", "iter", "id", "hash",
+    "globals", "locals", "breakpoint", "exit", "quit",
 }  # fmt: skip
 NOT_CALLED = {
     "__init__", "__new__", "__repr__", "__eq__", "__hash__", "__post_init__", "__replace__",
