@@ -56,7 +56,8 @@ HOST_READS = {
     _Tensor.__format__, _Tensor.__contains__, _Tensor.__dlpack__, _Tensor.data_ptr,
     _Tensor.storage, _Tensor.untyped_storage, _Tensor.backward, _Tensor.register_hook,
     _Tensor.retain_grad, _Tensor.apply_, _Tensor.map_, _Tensor.set_, _Tensor.__deepcopy__,
-    _Tensor.__reduce_ex__, _Tensor.data.__set__, _Tensor.requires_grad_, _Tensor.requires_grad.__set__,
+    _Tensor.__reduce_ex__, _Tensor.data.__set__, _Tensor.requires_grad_,
+    _Tensor.requires_grad.__set__,
 }  # fmt: skip
 
 

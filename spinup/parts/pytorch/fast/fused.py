@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from spinup.parts.pytorch.fast import private, switch
-from spinup.parts.pytorch.fast.tracing import opaque
+from spinup.parts.pytorch.fast.tracing import is_capturing, opaque
 
 ACTIVATIONS = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Identity: "identity"}
 PLAIN_ACTIVATIONS = dict(relu=torch.relu, tanh=torch.tanh, identity=lambda x: x)
@@ -309,8 +309,12 @@ def _stacked(critics):
 
 
 def stacked_forward(critics, x):
-    """What each of several critics gives for the same rows; None where they run one by one."""
-    if not _takes(x) or _twin_layers(critics) is None:
+    """What each of several critics gives for the same rows; None where they run one by one.
+
+    Only in a capture: an update that runs eagerly must not depend, to the last bit, on whether
+    somebody has once tried to capture it and moved the weights.
+    """
+    if not is_capturing() or not _takes(x) or _twin_layers(critics) is None:
         return None
     found = _stacked(critics)
     if found is None:
