@@ -250,6 +250,7 @@ class Trace(private.TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.calls, self.made, self.written, self.paused = [], set(), set(), False
+        self.literals = set()  # tensors made of numbers that stand in the code
         self.refused = None
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
@@ -262,6 +263,8 @@ class Trace(private.TorchDispatchMode):
             self.refused = why
             raise
         given = _storages((args, kwargs))
+        if operation is aten.lift_fresh.default:
+            self.literals |= given
         self.written |= _storages(_overwritten(operation, args, kwargs))
         with private.DisableTorchFunction():  # how an operation works inside is its own affair
             result = operation(*args, **kwargs)
@@ -380,11 +383,9 @@ class Capture:
             if (stream := snapshot.moved_streams()) is not None:
                 raise NotCapturable(f"it draws random numbers from {stream}, not from PyTorch")
             known = set(map(private.storage_id, snapshot.tensors))
-            known |= trace.made | _storages(self.inputs)
+            known |= trace.made | _storages(self.inputs) | trace.literals - trace.written
             if not {s for call in trace.calls for s in _storages(call[1:])} <= known:
-                raise NotCapturable(
-                    "it uses a tensor made of Python or NumPy numbers, or one from elsewhere"
-                )
+                raise NotCapturable("it uses a tensor from elsewhere, such as a NumPy array's")
             for tensor, before, after in zip(snapshot.tensors, snapshot.values, expected):
                 if private.storage_id(tensor) not in trace.written and not _equal(before, after):
                     raise NotCapturable("an operation in it changes a tensor without saying so")
