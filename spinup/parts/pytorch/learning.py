@@ -32,13 +32,13 @@ class Adam:
     def step(self):
         """Step along the gradients; a parameter that has none stays where it is."""
         (group,) = self.param_groups
-        columns = group["params"], self.exp_avgs, self.exp_avg_sqs, self.counts.unbind()
-        moved = [column for column in zip(*columns) if column[0].grad is not None]
-        params, m, v, counts = ([column[i] for column in moved] for i in range(4))
+        moved = [i for i, p in enumerate(group["params"]) if p.grad is not None]
+        columns = group["params"], self.exp_avgs, self.exp_avg_sqs
+        params, m, v = ([column[i] for i in moved] for column in columns)
         grads = [p.grad for p in params]
-        if fast.adam_step(group, params, grads, m, v, counts) is None:
-            for column in zip(params, grads, m, v, counts):
-                _adam(*column, group["lr"], *group["betas"], group["eps"])
+        if fast.adam_step(group, params, grads, m, v, self.counts, moved) is None:
+            for i, *column in zip(moved, params, grads, m, v):
+                _adam(*column, self.counts[i], group["lr"], *group["betas"], group["eps"])
 
     def state_dict(self):
         moments = dict(exp_avgs=self.exp_avgs, exp_avg_sqs=self.exp_avg_sqs, counts=self.counts)

@@ -144,9 +144,11 @@ class _Captures:
             capture = self._find(batch, settings)
             if capture is not None and capture.trusted:
                 with turn():
+                    if not capture.take(batch):  # on another device, or part of a graph
+                        return self._eager(update, learner, batch, settings)
                     self.replays += 1
                     note_call(capture)
-                    return capture.replay(batch)
+                    return capture.replay()
             if private.watched():  # only for now: a profiler, a mode, a check for anomalies
                 return self._eager(update, learner, batch, settings)
             try:
@@ -155,9 +157,11 @@ class _Captures:
                         capture = self._new(update, learner, batch, settings)
                     else:
                         capture.verify_next(update, learner, batch, settings)
+                    if not capture.take(batch):
+                        raise NotCapturable("its batch cannot be copied")
                     note_call(capture)
                     self.replays += 1
-                    return capture.replay(batch)
+                    return capture.replay()
             except NotCapturable as why:
                 reason = str(why)
             result = self._eager(update, learner, batch, settings)
@@ -309,7 +313,7 @@ class Snapshot:
 
     def __init__(self, dependencies):
         self.dependencies = dependencies
-        self.tensors = [*dependencies.parameters, *dependencies.tensors]
+        self.tensors = dependencies.parameters + dependencies.tensors + dependencies.moments
         self.values = [t.detach().clone() for t in self.tensors]
         self.grads = [p.grad for p in dependencies.parameters]
         self.grad_values = [None if g is None else g.detach().clone() for g in self.grads]
@@ -475,7 +479,8 @@ class Capture:
             raise NotCapturable(f"{type(error).__name__}: {_first_line(error)}")
         finally:
             snapshot.restore()
-        self._take(batch)
+        if not self.take(batch):
+            raise NotCapturable("its batch cannot be copied")
         self._verify(snapshot, expected, "on the next batch")
         self.trusted, self.checks = True, None
 
@@ -506,13 +511,17 @@ class Capture:
             return False
         return same and self.dependencies.intact()
 
-    def _take(self, batch):
-        for here, given in zip(self.arrays, batch):
-            if here is not None:
-                np.copyto(here, given.numpy())
+    def take(self, batch) -> bool:
+        """Copy a batch to where the steps look for it; False where PyTorch does not let us."""
+        try:
+            for here, given in zip(self.arrays, batch):
+                if here is not None:
+                    np.copyto(here, given.numpy())
+        except (RuntimeError, TypeError):
+            return False
+        return True
 
-    def replay(self, batch):
-        self._take(batch)
+    def replay(self):
         for p, grad in zip(self.params, self.grads):
             p.grad = grad  # another capture leaves it elsewhere
         self.run(self.steps)
@@ -523,10 +532,8 @@ def _layout(batch) -> list | None:
     """What a batch has in common with those that a capture stands for."""
     if not isinstance(batch, tuple):
         return None
-    return [
-        (x.shape, x.dtype, x.device, x.requires_grad) if type(x) is _Tensor else (x, type(x))
-        for x in batch
-    ] + [torch.is_grad_enabled(), torch.get_default_dtype(), type(batch)]
+    layout = [(x.shape, x.dtype) if type(x) is _Tensor else (x, type(x)) for x in batch]
+    return [*layout, torch.is_grad_enabled(), torch.get_default_dtype(), type(batch)]
 
 
 def _rebuilt(batch, columns):

@@ -75,6 +75,7 @@ class Dependencies:
         self.cells = []  # (cell of a closure, value)
         self.functions, self.codes = [], []
         self.parameters, self.tensors = [], []  # of networks; all others
+        self.moments = []  # of optimizers of ours, whose memory nobody else moves
         self._seen, self._alive = set(), []
         self._walk(update, "the update")
         self._walk(learner, "learner")
@@ -203,7 +204,7 @@ class Dependencies:
         for group in ("_parameters", "_buffers", "_modules"):
             if own[group]:
                 self._look_at_container(own[group], path)
-            else:
+            elif type(module) not in SIMPLE:
                 self._size(own[group])
 
     def _look_at_container(self, container, path):
@@ -335,9 +336,13 @@ class Dependencies:
         self._walk(kind, kind.__name__)
         live = getattr(kind, "READ_AT_EVERY_STEP", ())
         self._container(vars(thing))
+        others = len(self.tensors)
         for name, value in vars(thing).items():
             if name not in live:
                 self._walk(value, f"{path}.{name}")
+        if live:
+            self.moments += self.tensors[others:]
+            del self.tensors[others:]
         for name in live:
             self._look_at_groups(getattr(thing, name), path)
 

@@ -226,10 +226,11 @@ def _sum(out, x, axes=None, keepdim=False, *, threads=1):
     axes = tuple(range(x.ndim)) if not axes else tuple(axis % x.ndim for axis in axes)
     if x.size > MAX_NUMPY_NUMEL and (threads > 1 or len(axes) > 1):
         return None
-    if x.ndim > 1 and axes == (x.ndim - 1,):
+    plain = x.ndim > 1 and x.dtype == out.dtype == np.float32
+    if plain and axes == (x.ndim - 1,):
         ones, place = np.ones((x.shape[-1], 1), np.float32), out.reshape(*x.shape[:-1], 1)
         return partial(np.matmul, x, ones, place) if np.shares_memory(place, out) else None
-    if x.ndim > 1 and axes == (x.ndim - 2,):
+    if plain and axes == (x.ndim - 2,):
         ones = np.ones((1, x.shape[-2]), np.float32)
         place = out.reshape(*x.shape[:-2], 1, x.shape[-1])
         return partial(np.matmul, ones, x, place) if np.shares_memory(place, out) else None
@@ -270,6 +271,45 @@ def _cat(out, arrays, axis=0):
 def _stack(out, arrays, axis=0):
     places = [np.moveaxis(out, axis, 0)[i : i + 1] for i in range(len(arrays))]
     return _sequence(*(partial(np.copyto, p, a) for p, a in zip(places, arrays)))
+
+
+def _gather(out, x, axis, index, *, sparse_grad=False):
+    """One number of each row."""
+    pick = _picked(x, axis, index)
+    places = out.reshape(-1)
+    if pick is None or not np.shares_memory(places, out):
+        return None
+    find, at, flat = pick
+    return _sequence(find, partial(np.take, flat, at, None, places, "clip"))
+
+
+def _scatter_add(out, x, axis, index, source):
+    """Add one number to each row."""
+    pick = _picked(out, axis, index)
+    if pick is None or x.shape != out.shape or source.shape != index.shape:
+        return None
+    find, at, flat = pick
+
+    def add():
+        flat[at] += source.reshape(-1)
+
+    return _sequence(find, partial(np.copyto, out, x), add)
+
+
+def _picked(x, axis, index):
+    """What computes where the numbers chosen by `index`, one of each row, lie in a flat array."""
+    rows = x.ndim == 2 and axis in (1, -1) and index.shape == (len(x), 1)
+    flat, chosen = x.reshape(-1), index.reshape(-1)
+    if not rows or not np.shares_memory(flat, x) or not np.shares_memory(chosen, index):
+        return None
+    columns, starts, at = x.shape[1], np.arange(len(x)) * x.shape[1], np.empty(len(x), np.int64)
+
+    def find():
+        if chosen.view(np.uint64).max() >= columns:  # below 0 is a huge number there
+            raise IndexError(f"index {chosen} is out of bounds for {columns} columns")
+        np.add(starts, chosen, out=at)
+
+    return find, at, flat
 
 
 def _softplus(out, x, beta=1, threshold=20):
@@ -414,6 +454,7 @@ _NUMPY = _COMPARISONS | {
     ),
     aten.smooth_l1_loss.default: _smooth_l1,
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
+    aten.gather.default: _gather, aten.scatter_add.default: _scatter_add,
     aten.dot.default: lambda out, x, y: partial(np.dot, x, y, out),
     aten._to_copy.default: _copy, aten.clone.default: _copy,
     aten.relu_.default: lambda out, x: partial(np.maximum, x, _number(0), out=x),
@@ -428,6 +469,11 @@ _OTHER_DTYPES = dict.fromkeys(_COMPARISONS, {torch.float32, torch.bool}) | {
     aten.logical_and_.default: {torch.bool},
     aten.argmax.default: {torch.float32, torch.int64},
     aten._to_copy.default: {torch.float32, torch.bool},
+    aten.mul.Tensor: {torch.float32, torch.bool},
+    aten.div.Tensor: {torch.float32, torch.int64},
+    aten.sum.dim_IntList: {torch.float32, torch.bool, torch.int64},
+    aten.gather.default: {torch.float32, torch.int64},
+    aten.scatter_add.default: {torch.float32, torch.int64},
 }
 # Sums of products: what rounding leaves of them depends on their terms.
 _SUMS = {

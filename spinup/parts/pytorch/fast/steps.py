@@ -41,13 +41,17 @@ class _Live:
 
 class _AdamStep(_Prepared):
     @staticmethod
-    def prepared(live, params, grads, exp_avgs, exp_avg_sqs, counts):
-        group = live.group
-        params, counts = [p.detach() for p in params], list(counts)
-        count_up = partial(torch._foreach_add_, counts, 1)
-        if len(counts) == 0:
+    def prepared(live, params, grads, exp_avgs, exp_avg_sqs, counts, moved):
+        group, every = live.group, counts.detach().unbind()
+        if not moved:
             return lambda: None
-        lists = params, grads, exp_avgs, exp_avg_sqs, [], counts
+        array, one = counts.detach().numpy(), np.float32(1)
+        if len(moved) == len(array):
+            count_up = partial(np.add, array, one, out=array)
+        else:
+            count_up = partial(np.add.at, array, np.array(moved), one)
+        params = [p.detach() for p in params]
+        lists = params, grads, exp_avgs, exp_avg_sqs, [], [every[i] for i in moved]
 
         def step():
             count_up()
@@ -65,24 +69,20 @@ class _AdamStep(_Prepared):
         return step
 
 
-def adam_step(group, params, grads, exp_avgs, exp_avg_sqs, counts):
-    """Step of Adam for these parameters; None where the plain one must do it."""
-    tensors = (*params, *grads, *exp_avgs, *exp_avg_sqs)
+def adam_step(group, params, grads, exp_avgs, exp_avg_sqs, counts, moved):
+    """Step of Adam for these parameters; None where the plain one must do it.
+
+    counts: the steps taken, of all parameters of the optimizer
+    moved: the places among them of those that are stepped now
+    """
+    tensors = (*params, *grads, *exp_avgs, *exp_avg_sqs, counts)
     fits = all(t.is_cpu and t.is_contiguous() and t.dtype == torch.float32 for t in tensors)
     if not switch.enabled() or not fits:
         return None
     note_writes((*params, *exp_avgs, *exp_avg_sqs))
+    moments = exp_avgs, exp_avg_sqs, counts
     with turn():
-        opaque(
-            _adam_step,
-            _Live(group),
-            params,
-            grads,
-            exp_avgs,
-            exp_avg_sqs,
-            counts,
-            writes=(1, 3, 4, 5),
-        )
+        opaque(_adam_step, _Live(group), params, grads, *moments, moved, writes=(1, 3, 4, 5))
     return True
 
 
