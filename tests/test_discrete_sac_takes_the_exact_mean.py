@@ -201,7 +201,7 @@ def test_each_step_moves_its_own_networks_only(monkeypatch, alpha):
     monkeypatch.setattr(sac, "gradient_step", watched)
     sac.update(learner, transitions(), gamma=0.99, polyak=0.9, target_entropy=0.5)
     names = [n for n, _ in learner.ac.named_parameters()]
-    q, pi = ({n for n in names if n.startswith(part)} for part in ("q.", "pi."))
+    q, pi = ({n for n in names if n.startswith(part)} for part in (("q1.", "q2."), "pi."))
     assert moved == [q, pi, set()][: len(moved)]
     assert len(moved) == (3 if alpha == "auto" else 2)
     assert q | pi == set(names)

@@ -232,7 +232,7 @@ def test_mistakes_get_a_sentence(tmp_path, capsys, monkeypatch):
     train("reinforce", run)
     said = {
         "There is no folder": ["export", str(tmp_path / "nowhere")],
-        "There is no saved model in": ["export", str(tmp_path)],
+        "is not a run. Name one of the runs below it": ["export", str(tmp_path)],
         "numbered ones: none": ["export", str(run), "--itr", "3"],
         "ends in .onnx": ["export", str(run), "-o", "policy.pt"],
         "to write to": ["export", str(run), "-o", str(tmp_path / "nowhere" / "policy.onnx")],

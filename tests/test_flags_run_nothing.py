@@ -33,8 +33,10 @@ SPECIAL = (
 heard = None
 
 
-def listen(event, _):
+def listen(event, args):
     if heard is not None and event in SPECIAL:
+        if event == "open" and str(args[0]).startswith(("/proc/meminfo", "/sys/fs/cgroup/")):
+            return
         heard.append(event)
 
 
@@ -43,6 +45,7 @@ sys.addaudithook(listen)  # which Python itself tells of all that could do harm
 
 @contextmanager
 def nothing_happens():
+    """Nothing but a look at how much memory there is."""
     events = []
     globals()["heard"] = events
     try:

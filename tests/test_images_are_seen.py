@@ -223,8 +223,8 @@ class Side(gym.Env):
 
 SEES = dict(
     ppo=dict(
-        steps_per_epoch=640, epochs=5, num_envs=8, pi_lr=1e-3, vf_lr=1e-3, gamma=0.0,
-        train_pi_iters=10, train_v_iters=2, minibatch_size=80, target_kl=0.03,
+        steps_per_epoch=640, epochs=10, num_envs=8, pi_lr=3e-4, vf_lr=3e-4, gamma=0.0,
+        train_pi_iters=10, train_v_iters=2, minibatch_size=80, target_kl=0.02,
     ),
     dqn=dict(
         steps_per_epoch=600, epochs=3, start_steps=200, update_after=100, num_envs=2, gamma=0.0,
@@ -303,7 +303,7 @@ def test_pong_trains_resumes_and_can_be_watched(algorithm, tmp_path, capsys, mon
 
     video = tmp_path / "play.mp4"
     main(["watch", str(whole), "--episodes", "1", "--len", "12", "--video", str(video)])
-    assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == 12
+    assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == 13  # also after the last
     reader = imageio_ffmpeg.read_frames(str(video))
     assert next(reader)["size"] == (160, 210)  # the game itself, not what the agent sees
     assert np.frombuffer(next(reader), np.uint8).std() > 5

@@ -218,7 +218,7 @@ class Uneven(gym.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.left, self.ending = int(self.np_random.integers(1, 8)), not self.ending
-        return self.update(0.0), {}
+        return self.see(0.0), {}
 
     def see(self, rew):
         return np.array([rew, self.left, self.ending], np.float32)
@@ -226,7 +226,7 @@ class Uneven(gym.Env):
     def step(self, action):
         self.left, rew = self.left - 1, float(self.np_random.normal())
         over = self.left == 0
-        return self.update(rew), rew, over and self.ending, over and not self.ending, {}
+        return self.see(rew), rew, over and self.ending, over and not self.ending, {}
 
 
 class Fifty(nn.Linear):

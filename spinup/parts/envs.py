@@ -117,6 +117,10 @@ def _make_atari(env_id, preprocess=True, clip_reward=False, stack_size=4, **kwar
     return gym.wrappers.ClipReward(env, -1, 1) if clip_reward else env
 
 
+# What an environment may raise when it is given arguments that it does not know.
+BAD_ARGUMENTS = TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError
+
+
 def _made(env_name, make, kwargs) -> gym.Env:
     """What `make` gives for an id and arguments, or a sentence on which of them would do."""
     spec = find_spec(env_name)
@@ -125,11 +129,14 @@ def _made(env_name, make, kwargs) -> gym.Env:
     mode = kwargs.get("render_mode")
     try:
         if not isinstance(mode, str | None):
-            raise TypeError(f"render_mode must be a string such as 'rgb_array', not {mode!r}")
+            raise UserError(
+                f"{env_name}: render_mode must be a string such as 'rgb_array', not {mode!r}."
+            )
         env = make(spec.id, disable_env_checker=True, **kwargs)
         modes = env.metadata.get("render_modes") or [mode]
         if mode is not None and mode.removesuffix("_list") not in (*modes, "human"):
-            raise TypeError(f"render_mode must be one of {', '.join(modes)}, not {mode!r}")
+            known = ", ".join(modes)
+            raise UserError(f"{env_name}: render_mode must be one of {known}, not {mode!r}.")
         return env
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         entry_point = str(spec.entry_point)
@@ -141,8 +148,8 @@ def _made(env_name, make, kwargs) -> gym.Env:
         raise UserError(f"{env_name} needs a package that is not installed. {how}")
     except gym.error.Error as error:
         raise UserError(f"{env_name} cannot be made: {error}")
-    except Exception as error:  # an environment may do anything with arguments it does not know
-        if isinstance(error, UserError) or not kwargs:
+    except BAD_ARGUMENTS as error:
+        if isinstance(error, UserError) or not kwargs.keys() - {"render_mode"}:
             raise
         what = str(error) or type(error).__name__
         raise UserError(f"{env_name} does not take these env_kwargs: {what}")
