@@ -59,7 +59,8 @@ TASKS = {
     ),
     "td3 on Pendulum": (
         "td3", "Pendulum-v1", -250,
-        dict(epochs=12, steps_per_epoch=1000, start_steps=500, update_after=500, ac_kwargs=SMALL),
+        dict(epochs=12, steps_per_epoch=1000, start_steps=500, update_after=500, ac_kwargs=SMALL,
+             pi_lr=3e-4),
     ),
     "sac on CartPole": (
         "sac", "CartPole-v1", 400,

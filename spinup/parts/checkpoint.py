@@ -144,6 +144,7 @@ class Checkpoint:
             ring.append_log(self._log_folder(name))
         state = {name: part.state_dict() for name, part in self.parts.items()}
         state |= dict(plain_fields=plain_fields(self.learner), random_streams=random_streams())
+        state |= dict(fast=_fast_path().state_dict()) if _fast_path() else {}
         write_tree(self._file(epoch), state)
         mine = np.arange(num_procs()) == proc_id()
         checksums = mpi_sum(mine * float(file_checksum(self._file(epoch)))).astype(int).tolist()
@@ -177,6 +178,8 @@ class Checkpoint:
                 part.load_state_dict(state[name])
                 if hasattr(part, "ring"):
                     part.ring.read_log(self._log_folder(name))
+            if _fast_path() and "fast" in state:  # the first version did not save it
+                _fast_path().load_state_dict(state["fast"])
             for name, value in state.get("plain_fields", {}).items():
                 was_tuple = isinstance(getattr(self.learner, name, None), tuple)
                 setattr(self.learner, name, tuple(value) if was_tuple else value)
@@ -198,6 +201,11 @@ class Checkpoint:
 
     def _log_folder(self, name) -> Path:
         return self.folder / f"{name}.rank{proc_id()}"
+
+
+def _fast_path():
+    """What decides which updates are captured, and must decide the same when a run resumes."""
+    return sys.modules.get("spinup.parts.pytorch.fast")
 
 
 def plain_fields(learner) -> dict:
@@ -325,7 +333,6 @@ def random_streams() -> dict:
     if "torch" in sys.modules:
         torch = sys.modules["torch"]
         streams["torch"] = torch.get_rng_state()
-        streams["fast"] = sys.modules["spinup.parts.pytorch.fast"].state_dict()
         if torch.cuda.is_initialized():
             streams["cuda"] = torch.cuda.get_rng_state_all()
     return streams
@@ -339,8 +346,6 @@ def set_random_streams(streams: dict):
         import torch
 
         torch.set_rng_state(streams["torch"])
-        if "fast" in streams:  # not in checkpoints of earlier versions
-            sys.modules["spinup.parts.pytorch.fast"].load_state_dict(streams["fast"])
         if "cuda" in streams:
             torch.cuda.set_rng_state_all(streams["cuda"])
 

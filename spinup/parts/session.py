@@ -41,7 +41,8 @@ def prepare(settings: dict, **limits) -> Seeds:
 
         setup_pytorch_for_mpi()
         sys.modules["torch"].manual_seed(framework_seed(settings["seed"], proc_id()))
-        sys.modules["spinup.parts.pytorch.fast"].reset()
+        if fast := sys.modules.get("spinup.parts.pytorch.fast"):
+            fast.reset()
     return seeds
 
 

@@ -1,6 +1,6 @@
 """Saved numbers of earlier versions, under the names that parameters have now.
 
-Before version 1.1 the critics of SAC, TD3 and HER were stored stacked, inputs first: `q.weights.0`
+The first version stored the critics of SAC, TD3 and HER stacked, inputs first: `q.weights.0`
 held the first layers of both. And the layers of a deterministic policy were called `pi.net`.
 """
 

@@ -111,12 +111,16 @@ def _as_arrays(net):
         return None, None
     shifts = [_shift(module) for module in before]
     linear, activations = layers[0::2], layers[1::2]
+    tensors = [*net.parameters(), *net.buffers()]
     fits = (
         None not in shifts
         and len(linear) == len(activations)
         and all(type(l) is nn.Linear and l.bias is not None for l in linear)
         and all(type(a) in NUMPY_ACTIVATIONS for a in activations)
-        and all(t.is_cpu and type(t) in KINDS for t in (*net.parameters(), *net.buffers()))
+        and all(
+            t.is_cpu and type(t) in private.TENSOR_TYPES
+            for t in (*net.parameters(), *net.buffers())
+        )
         and len({p.dtype for p in net.parameters()}) == 1
         and not any("forward" in m.__dict__ for m in net.modules())
     )
@@ -134,7 +138,6 @@ def _says(module, what) -> bool:
     return what in vars(type(module))
 
 
-KINDS = (torch.Tensor, nn.Parameter, nn.parameter.Buffer)
 _limits = attrgetter("shift", "scale", "LIMIT")
 
 

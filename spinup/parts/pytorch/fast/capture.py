@@ -164,6 +164,8 @@ class _Captures:
                     return capture.replay()
             except NotCapturable as why:
                 reason = str(why)
+            except Exception as error:  # of the update itself, or of a kernel
+                reason = f"{type(error).__name__}: {_first_line(error)}"
             result = self._eager(update, learner, batch, settings)
             self._give_up(reason)  # after the call: if it fails too, its own error is the story
             return result
@@ -189,12 +191,7 @@ class _Captures:
                 f"it met more than {MAX_CAPTURES} different settings, shapes or states; a value "
                 "that changes often belongs into the batch or the learning rate of the optimizer"
             )
-        try:
-            capture = Capture(update, learner, batch, settings)
-        except NotCapturable:
-            raise
-        except Exception as error:
-            raise NotCapturable(f"{type(error).__name__}: {_first_line(error)}")
+        capture = Capture(update, learner, batch, settings)
         self.all.insert(0, capture)
         return capture
 
@@ -473,10 +470,6 @@ class Capture:
                 expected = snapshot.outcome(update(learner, batch, **settings))
             if self.dependencies.changed() is not None or snapshot.moved_streams() is not None:
                 raise NotCapturable("its second call did something that its first did not")
-        except NotCapturable:
-            raise
-        except Exception as error:
-            raise NotCapturable(f"{type(error).__name__}: {_first_line(error)}")
         finally:
             snapshot.restore()
         if not self.take(batch):

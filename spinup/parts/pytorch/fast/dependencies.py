@@ -177,7 +177,7 @@ class Dependencies:
         self._look_at_object(thing, path)
 
     def _look_at_tensor(self, tensor, path):
-        if type(tensor) not in (torch.Tensor, nn.Parameter, nn.parameter.Buffer):
+        if type(tensor) not in private.TENSOR_TYPES:
             raise NotCapturable(f"{path} is a {type(tensor).__name__}")
         if not tensor.is_cpu or tensor.layout != torch.strided:
             raise NotCapturable(f"{path} is on {tensor.device}, {tensor.layout}")

@@ -48,6 +48,12 @@ _global_hooks = [
         "_global_backward_pre_hooks",
     )
 ]
+# The tensors that a plain module holds; PyTorch 2.4 has no Buffer yet.
+TENSOR_TYPES = (
+    torch.Tensor,
+    torch.nn.Parameter,
+    getattr(torch.nn.parameter, "Buffer", torch.nn.Parameter),
+)
 # Where a module keeps its hooks.
 HOOKS = (
     "_forward_hooks",

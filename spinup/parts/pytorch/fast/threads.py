@@ -1,8 +1,8 @@
-"""How many threads a recorded update uses: all it may, or one while others keep the cores busy.
+"""How many threads a captured update uses: all it may, or one while others keep the cores busy.
 
 Threads that share a product wait for each other. If another program takes the core of one, all
 stand still, and an update takes several times as long as with a single thread. So now and then a
-few replays go the other way, and what is quicker is kept. Numbers do not depend on it: a recording
+few replays go the other way, and what is quicker is kept. Numbers do not depend on it: a capture
 has a choice only if its steps give the same to the last bit, however many threads there are. A
 user who has set OMP_NUM_THREADS has chosen already.
 """
