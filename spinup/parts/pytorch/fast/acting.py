@@ -117,10 +117,7 @@ def _as_arrays(net):
         and len(linear) == len(activations)
         and all(type(l) is nn.Linear and l.bias is not None for l in linear)
         and all(type(a) in NUMPY_ACTIVATIONS for a in activations)
-        and all(
-            t.is_cpu and type(t) in private.TENSOR_TYPES
-            for t in (*net.parameters(), *net.buffers())
-        )
+        and all(t.is_cpu and type(t) in private.TENSOR_TYPES for t in tensors)
         and len({p.dtype for p in net.parameters()}) == 1
         and not any("forward" in m.__dict__ for m in net.modules())
     )
