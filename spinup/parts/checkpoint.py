@@ -181,8 +181,7 @@ class Checkpoint:
             if _fast_path() and "fast" in state:  # the first version did not save it
                 _fast_path().load_state_dict(state["fast"])
             for name, value in state.get("plain_fields", {}).items():
-                was_tuple = isinstance(getattr(self.learner, name, None), tuple)
-                setattr(self.learner, name, tuple(value) if was_tuple else value)
+                _restore_field(self.learner, name, value)
             set_random_streams(state["random_streams"])  # last: making a part may draw from them
         except UserError:
             raise
@@ -206,6 +205,19 @@ class Checkpoint:
 def _fast_path():
     """What decides which updates are captured, and must decide the same when a run resumes."""
     return sys.modules.get("spinup.parts.pytorch.fast")
+
+
+def _restore_field(learner, name, value):
+    """Give a field its saved value; tensors and arrays keep their place: others may share it."""
+    here = getattr(learner, name, None)
+    if hasattr(here, "detach"):
+        here.detach().copy_(value)
+    elif isinstance(here, np.ndarray) and here.shape == np.shape(value):
+        here[...] = value
+    elif isinstance(here, tuple):
+        setattr(learner, name, type(here)(*value) if hasattr(here, "_fields") else tuple(value))
+    else:
+        setattr(learner, name, value)
 
 
 def plain_fields(learner) -> dict:

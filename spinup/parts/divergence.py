@@ -136,7 +136,8 @@ class Watch:
 def _tensors(part):
     """The weights of a network or the state of an optimizer, by name; of any other part, none."""
     if hasattr(part, "named_parameters"):
-        return list(part.named_parameters())
+        learned = [(name, p) for name, p in part.named_parameters() if p.requires_grad]
+        return [*learned, *((n, b) for n, b in part.named_buffers() if b.is_floating_point())]
     return _inside(part.state_dict(), "state") if hasattr(part, "param_groups") else []
 
 

@@ -77,9 +77,11 @@ def gradient_step(optimizer, loss, max_grad_norm=None):
 def _backward(optimizer, loss, max_grad_norm):
     """Leave the gradient of `loss` in the parameters."""
     params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    given = set()
     for p, grad in zip(params, fast.gradients(loss, params)):
-        # With the strides of its parameter, as PyTorch's own backward() leaves it.
-        same = grad is None or grad.stride() == p.stride()
+        # With the strides of its parameter, and its own, as PyTorch's backward() leaves it.
+        same = grad is None or (grad.stride() == p.stride() and id(grad) not in given)
+        given.add(id(grad))
         p.grad = grad if same else torch.empty_like(p).copy_(grad)
     average_gradients(params)
     if max_grad_norm is not None and fast.clip_gradients(params, max_grad_norm) is None:

@@ -251,6 +251,7 @@ class Trace(private.TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.calls, self.made, self.written, self.paused = [], set(), set(), False
+        self.graded = set()  # ids of the parameters whose gradients gradient_step has set
         self.literals = set()  # tensors made of numbers that stand in the code
         self.refused = None
 
@@ -357,7 +358,7 @@ class Capture:
         self.trusted = False
         self.layout, self.settings = _layout(batch), dict(settings)
         self.kinds = list(map(type, settings.values()))
-        self.dependencies = dependencies = Dependencies(update, learner, settings)
+        self.dependencies = dependencies = Dependencies(update, learner, batch, settings)
         snapshot, trace = Snapshot(dependencies), Trace()
         self.inputs = _rebuilt(batch, [None if x is None else x.detach().clone() for x in batch])
         result, grads, expected = self._trace(update, learner, settings, snapshot, trace)
@@ -400,11 +401,19 @@ class Capture:
         leaves, self.shape = tree_flatten(result)
         if not all(x is None or isinstance(x, (_Tensor, int, float, str, bool)) for x in leaves):
             raise NotCapturable("it gives back something else than tensors and plain values")
-        flat = isinstance(result, dict) and len(leaves) == len(result)
+        nested = isinstance(result, dict) and any(
+            isinstance(x, (dict, list, tuple)) for x in result.values()
+        )
+        flat = isinstance(result, dict) and len(leaves) == len(result) and not nested
+        steps = trace.written & set(map(private.storage_id, self.dependencies.parameters))
+        if not steps and any(torch.is_tensor(x) and x.requires_grad for x in leaves):
+            raise NotCapturable("it gives back a loss whose gradient it does not take itself")
         self.rebuilt = partial(_named, list(result)) if flat else partial(_unflattened, self.shape)
         new = _storages([g for g in grads if g is not None]) & trace.made
         # Of the parameters whose gradient this update has found; others may be another's.
         pairs = list(zip(self.dependencies.parameters, grads))
+        if any(p.grad is not g and id(p) not in trace.graded for p, g in pairs):
+            raise NotCapturable("it sets gradients otherwise than by gradient_step")
         self.params = [p for p, g in pairs if g is not None and private.storage_id(g) in new]
         kept = [g for _, g in pairs if g is not None and private.storage_id(g) in new]
         if any(p.grad is not g and not any(g is k for k in kept) for p, g in pairs):

@@ -50,42 +50,53 @@ EFFECTS = {
     "print", "open", "input", "exec", "eval", "compile", "__import__", "setattr", "delattr",
     "globals", "locals", "breakpoint", "exit", "quit",
 }  # fmt: skip
+# Methods of a class that an update does not call; those of making one, if it is already made.
 NOT_CALLED = {
-    "__init__", "__new__", "__repr__", "__eq__", "__hash__", "__post_init__", "__replace__",
-    "__init_subclass__", "__class_getitem__", "__reduce__", "__getstate__", "__setstate__",
+    "__repr__", "__replace__", "__init_subclass__", "__class_getitem__", "__reduce__",
+    "__getstate__", "__setstate__",
 }  # fmt: skip
+MAKING = {"__init__", "__new__", "__post_init__"}
+# What NumPy does with files.
+FILES = {"save", "savez", "savez_compressed", "savetxt", "load", "loadtxt", "genfromtxt", "tofile",
+         "fromfile", "memmap", "dump"}  # fmt: skip
+CONTAINERS = (dict, list, set, deque, OrderedDict, defaultdict)
 # Layers of which only the weights, the hooks and the class matter.
 SIMPLE = {nn.Linear, nn.ReLU, nn.Tanh, nn.Identity}
+_OF_SIMPLE = {kind: vars(kind(1, 1) if kind is nn.Linear else kind()).keys() for kind in SIMPLE}
 MOST_THINGS = 50_000  # that are walked through; more is not what an update looks at
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _requires_grad, _code = attrgetter("requires_grad"), attrgetter("__code__")
-_gradient_hooks = attrgetter("_backward_hooks")
+_gradient_hooks, _defaults = attrgetter("_backward_hooks"), attrgetter("__defaults__")
 
 
 class Dependencies:
     """Everything that an update can see, as it was when this was made."""
 
-    def __init__(self, update, learner, settings):
+    def __init__(self, update, learner, batch, settings):
         self.containers, self.copies = [], []  # dicts, lists and the like; what they held
         self.sizes, self.lengths = [], []  # dicts of which only the size can change
         self.hooks = []  # dicts that must stay empty
         self.names = []  # (dict of a module or a class, name, value)
         self.classes = {}  # by the id of such a dict of a class
         self.cells = []  # (cell of a closure, value)
-        self.functions, self.codes = [], []
+        self.functions, self.codes, self.defaults = [], [], []
+        self.kinds = []  # (container, types of its values), for 1 equals True
+        self.groups, self.reads_groups = [], False  # of optimizers; whether code looks at them
         self.parameters, self.tensors = [], []  # of networks; all others
         self.moments = []  # of optimizers of ours, whose memory nobody else moves
         self._seen, self._alive = set(), []
         self._walk(update, "the update")
         self._walk(learner, "learner")
+        self._walk(type(batch), "the class of the batch")
         for name, value in settings.items():
             self._walk(value, name)
-        self.networks = [x for x in self._alive if isinstance(x, nn.Module)]
+        if self.reads_groups:  # not only the optimizer's own step sees the learning rate
+            self.names += [(group, "lr", group["lr"]) for group in self.groups]
         self.fingerprint = self._fingerprint()
         self.codes = list(map(_code, self.functions))
+        self.defaults = list(map(_defaults, self.functions))
         del self._seen, self._alive
-        self.networks = [vars(network) for network in self.networks]  # lets go of the learner
 
     # --- What is checked before every replay ---
 
@@ -99,6 +110,8 @@ class Dependencies:
                 and all(holder[name] is value for holder, name, value in self.names)
                 and all(cell.cell_contents is value for cell, value in self.cells)
                 and list(map(_code, self.functions)) == self.codes
+                and list(map(_defaults, self.functions)) == self.defaults
+                and all(list(map(type, c.values())) == kinds for c, kinds in self.kinds)
                 and self._fingerprint() == self.fingerprint
             )
         except Exception:  # such as a name that is gone, or tensors that cannot be compared
@@ -121,10 +134,10 @@ class Dependencies:
                 return _difference(now, before)
         for size, before in zip(map(len, self.sizes), self.lengths):
             if size != before:
-                return "an attribute of a layer"
+                return "the attributes of a layer, a class or a module"
         for holder, name, value in self.names:
-            if holder.get(name) is not value:
-                return f"the global name {name!r}"
+            if _held(holder, name) is not value:
+                return f"{name!r}" if isinstance(name, str) else "a list of tensors"
         if any(cell.cell_contents is not value for cell, value in self.cells):
             return "a variable of the function around it"
         if any(self.hooks):
@@ -148,9 +161,9 @@ class Dependencies:
                 now.clear()
                 now.extend(before)
         for holder, name, value in self.names:
-            if holder.get(name) is value:
+            if _held(holder, name) is value:
                 continue
-            if isinstance(holder, dict):
+            if isinstance(holder, (dict, list)):
                 holder[name] = value
             else:
                 setattr(self.classes[id(holder)], name, value)
@@ -185,7 +198,11 @@ class Dependencies:
             raise NotCapturable(f"{path} is part of a graph that autograd built before")
         if private.tensor_hooks(tensor):
             raise NotCapturable(f"{path} has a hook")
-        (self.parameters if isinstance(tensor, nn.Parameter) else self.tensors).append(tensor)
+        learned = isinstance(tensor, nn.Parameter) or tensor.requires_grad
+        (self.parameters if learned else self.tensors).append(tensor)
+        if learned:
+            own = vars(tensor)
+            self._look_at_container(own, path) if own else self._size(own)
 
     def _look_at_network(self, module, path):
         if private.has_hooks(module):
@@ -194,7 +211,7 @@ class Dependencies:
         if "forward" in own:
             self._walk(own["forward"], f"{path}.forward")
         self.hooks += [own[name] for name in private.HOOKS]
-        if type(module) in SIMPLE:
+        if type(module) in SIMPLE and own.keys() == _OF_SIMPLE[type(module)]:
             self._size(own)
         else:
             self._container(own)
@@ -208,8 +225,14 @@ class Dependencies:
                 self._size(own[group])
 
     def _look_at_container(self, container, path):
+        if type(container) not in CONTAINERS:
+            raise NotCapturable(f"{path} is a {type(container).__name__}")
         self._container(container)
         items = container.items() if isinstance(container, dict) else enumerate(container)
+        if isinstance(container, dict):
+            self.names += [(container, k, x) for k, x in items if _is_single(x)]
+        elif isinstance(container, list):
+            self.names += [(container, i, x) for i, x in enumerate(container) if _is_single(x)]
         for key, value in items:
             self._walk(value, f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]")
 
@@ -252,6 +275,7 @@ class Dependencies:
         if _is_installed(function):
             raise NotCapturable(f"it calls {module}.{function.__name__}")
         self.functions.append(function)
+        self._look_at_container(vars(function), function.__name__)
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._walk(value, function.__name__)
         if function.__kwdefaults__:
@@ -271,6 +295,9 @@ class Dependencies:
                 attributes.add(step.argval)
             elif isinstance(step.argval, types.CodeType):
                 self._look_at_code(step.argval, namespace)  # a comprehension, a lambda
+        self.reads_groups = self.reads_groups or "param_groups" in attributes
+        if files := attributes & FILES:
+            raise NotCapturable(f"{code.co_name} calls {min(files)}")
         for name in loaded:
             if name in namespace:
                 self._name(namespace, name, attributes)
@@ -282,6 +309,8 @@ class Dependencies:
     def _name(self, holder, name, attributes):
         value = holder[name]
         self.names.append((holder, name, value))
+        if isinstance(value, type):
+            self._look_at_making(value)
         if not isinstance(value, types.ModuleType):
             self._walk(value, name)
         elif not _is_trusted(value.__name__) and id(value) not in self._seen:
@@ -290,9 +319,13 @@ class Dependencies:
     def _look_at_module(self, module, attributes):
         if not module.__name__.startswith("spinup.") and _is_installed(module):
             raise NotCapturable(f"it uses {module.__name__}")
-        for name in attributes & vars(module).keys():
+        own = vars(module)
+        values = (*PLAIN, *CONTAINERS, tuple, torch.Tensor)
+        # Also what is only a value there: the module may be handed to a function that reads it.
+        plain = {name for name, value in own.items() if isinstance(value, values)}
+        for name in attributes & own.keys() | plain:
             if not name.startswith("__"):
-                self._name(vars(module), name, attributes)
+                self._name(own, name, attributes)
 
     def _look_at_class(self, kind, path):
         if _is_trusted(kind.__module__) or kind.__module__ == "builtins":
@@ -301,9 +334,12 @@ class Dependencies:
             raise NotCapturable(f"{path} is of {kind.__module__}")
         own = vars(kind)
         self.classes[id(own)] = kind
+        self._size(own)  # a new name may hide one that it inherited
         for name, value in own.items():
             kept_by_python = name.startswith("__") and not callable(value)
-            if name in NOT_CALLED or kept_by_python or name.startswith(("__annot", "_abc_")):
+            if name in NOT_CALLED | MAKING or kept_by_python or _is_generated(value):
+                continue
+            if name.startswith(("__annot", "_abc_")):
                 continue
             if type(value).__name__ == "_tuplegetter":  # a field of a named tuple
                 continue
@@ -311,6 +347,17 @@ class Dependencies:
             self._walk(value, f"{kind.__name__}.{name}")
         for base in kind.__bases__:
             self._walk(base, path)
+
+    def _look_at_making(self, kind):
+        """What runs when an update makes an object of a class that its code names."""
+        if _is_trusted(kind.__module__) or kind.__module__ == "builtins" or _is_installed(kind):
+            return
+        for name in MAKING & vars(kind).keys():
+            value = vars(kind)[name]
+            if not _is_generated(value):
+                self._walk(value, f"{kind.__name__}.{name}")
+        for base in kind.__bases__:
+            self._look_at_making(base)
 
     def _look_at_descriptor(self, thing, path):
         for name in ("__func__", "fget", "fset", "func"):
@@ -334,8 +381,10 @@ class Dependencies:
         if kind.__module__.partition(".")[0] in ("torch", "numpy"):
             raise NotCapturable(f"{path} is a {kind.__module__}.{kind.__qualname__}")
         self._walk(kind, kind.__name__)
-        live = getattr(kind, "READ_AT_EVERY_STEP", ())
+        live = vars(kind).get("READ_AT_EVERY_STEP", ())  # not of a class derived from it
         self._container(vars(thing))
+        self.kinds.append((vars(thing), list(map(type, vars(thing).values()))))
+        self.names += [(vars(thing), k, x) for k, x in vars(thing).items() if _is_single(x)]
         others = len(self.tensors)
         for name, value in vars(thing).items():
             if name not in live:
@@ -349,6 +398,7 @@ class Dependencies:
     def _look_at_groups(self, groups, path):
         """The parameter groups of an optimizer whose learning rate is read at every step."""
         self._container(groups)
+        self.groups += groups
         for group in groups:
             for name, value in group.items():
                 if name != "lr":
@@ -359,7 +409,7 @@ class Dependencies:
     _LOOKS = (
         (torch.Tensor, _look_at_tensor),
         (nn.Module, _look_at_network),
-        ((dict, list, set, deque, OrderedDict, defaultdict), _look_at_container),
+        ((dict, list, set, deque), _look_at_container),
         ((tuple, frozenset), _look_at_tuple),
         (types.FunctionType, _look_at_function),
         (types.MethodType, _look_at_method),
@@ -379,6 +429,24 @@ class Dependencies:
     def _size(self, container):
         self.sizes.append(container)
         self.lengths.append(len(container))
+
+
+def _held(holder, name):
+    """What a dict, or a list, holds under a name."""
+    try:
+        return holder[name]
+    except (KeyError, IndexError):
+        return None
+
+
+def _is_single(value) -> bool:
+    """Whether it is a tensor of one number, of which `==` tells the value and not which it is."""
+    return isinstance(value, torch.Tensor) and value.numel() == 1
+
+
+def _is_generated(value) -> bool:
+    """Whether a method was written by Python itself, as those of dataclasses are."""
+    return isinstance(value, types.FunctionType) and value.__code__.co_filename == "<string>"
 
 
 def _is_trusted(module: str) -> bool:

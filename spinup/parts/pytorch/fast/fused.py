@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from spinup.parts.pytorch.fast import private, switch
-from spinup.parts.pytorch.fast.tracing import is_capturing, opaque
+from spinup.parts.pytorch.fast.tracing import is_capturing, note_gradients, opaque
 
 ACTIVATIONS = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Identity: "identity"}
 PLAIN_ACTIVATIONS = dict(relu=torch.relu, tanh=torch.tanh, identity=lambda x: x)
@@ -29,6 +29,7 @@ def gradients(loss, params):
     Fused layers are told which are requested, for autograd does not tell them: a policy's loss goes
     through the critics, but their weights need no gradient there.
     """
+    note_gradients(params)
     before = _REQUESTED.set(set(map(id, params)))
     try:
         return torch.autograd.grad(loss, params, allow_unused=True)
@@ -77,6 +78,7 @@ def _functional() -> bool:
     """Whether a transform of torch.func, a compiler or an exporter is at work."""
     return (
         private.in_transform()
+        or private.in_forward_ad()
         or torch.jit.is_tracing()
         or torch.compiler.is_compiling()
         or torch.is_autocast_enabled("cpu")
@@ -153,6 +155,11 @@ class _NumpyTanh:
 _tanh_ = _NumpyTanh()
 
 
+def _needed(kinds, outputs):
+    """What the chain rule needs of the outputs; what it does not, may be changed in place."""
+    return outputs[1:-1] if kinds[-1] == "identity" else outputs[1:]
+
+
 def _backward(grad, kinds, inputs, output, weights, wanted):
     """Gradients of weights and biases (None where not wanted), then that of the first input.
 
@@ -160,7 +167,7 @@ def _backward(grad, kinds, inputs, output, weights, wanted):
     """
     grads, given = [None] * (2 * len(weights)), grad
     product = torch.bmm if grad.ndim == 3 else torch.mm
-    outputs = [*inputs[1:], output]
+    outputs = [*inputs[1:], *output]  # the last is needed only if it went through an activation
     for i in reversed(range(len(weights))):
         if kinds[i] != "identity":
             grad = grad.clone() if grad is given else grad  # what is given is not ours to change
@@ -194,7 +201,7 @@ class _FusedLayers(torch.autograd.Function):
         outputs = _forward(x, kinds, weights, biases)
         ctx.kinds, ctx.heads, ctx.ids = kinds, heads, list(map(id, params))
         ctx.layers = len(weights)
-        ctx.save_for_backward(x, *params, *weights, *outputs[1:])
+        ctx.save_for_backward(x, *params, *weights, *_needed(kinds, outputs))
         return outputs[-1]
 
     @staticmethod
@@ -216,8 +223,9 @@ class _FusedLayers(torch.autograd.Function):
         ]
         tail, joined = learned[-2 * ctx.heads :], learned[: -2 * ctx.heads]
         wanted = [*joined, any(tail[0::2]), any(tail[1::2]), of_x]
-        inputs = [x, *outputs[:-1]]
-        grads, of_input = _backward(grad, ctx.kinds, inputs, outputs[-1], weights, wanted)
+        inputs = [x, *outputs[: len(weights) - 1]]
+        rest = outputs[len(weights) - 1 :]
+        grads, of_input = _backward(grad, ctx.kinds, inputs, rest, weights, wanted)
         if ctx.heads > 1:
             sizes = [len(p) for p in params[-2 * ctx.heads :: 2]]
             parts = [None if g is None else g.split(sizes) for g in grads[-2:]]
@@ -262,8 +270,15 @@ def arrange_critics(learner):
 
 def _twin_layers(critics):
     """The layers of critics of one shape; None where they are not exactly that."""
-    if any(private.has_hooks(critic) or "forward" in critic.__dict__ for critic in critics):
-        return None
+    for critic in critics:
+        changed = {"forward", "inputs", "values"} & critic.__dict__.keys()
+        if private.has_hooks(critic) or changed or list(critic._modules) != ["flat", "q"]:
+            return None
+        flat = critic.flat
+        if "FLATTENS_ONLY" not in vars(type(flat)) or flat.dims != critics[0].flat.dims:
+            return None
+        if private.has_hooks(flat) or "forward" in flat.__dict__:
+            return None
     found = [_layers(critic.q) for critic in critics]
     if None in found or len({type(critic) for critic in critics}) > 1:
         return None
@@ -333,7 +348,7 @@ class _FusedCritics(torch.autograd.Function):
     def forward(ctx, kinds, weights, biases, x, *params):
         outputs = _forward(x.expand(len(weights[0]), *x.shape), kinds, weights, biases)
         ctx.kinds, ctx.weights, ctx.ids = kinds, weights, list(map(id, params))
-        ctx.save_for_backward(x, *params, *outputs[1:])
+        ctx.save_for_backward(x, *params, *_needed(kinds, outputs))
         return outputs[-1]
 
     @staticmethod
@@ -351,10 +366,9 @@ class _FusedCritics(torch.autograd.Function):
         ]
         per_member = n // members
         wanted = [any(learned[i::per_member]) for i in range(per_member)]
-        inputs = [x.expand(members, *x.shape), *outputs[:-1]]
-        grads, of_input = _backward(
-            grad, ctx.kinds, inputs, outputs[-1], ctx.weights, [*wanted, of_x]
-        )
+        inputs = [x.expand(members, *x.shape), *outputs[: len(ctx.weights) - 1]]
+        rest = outputs[len(ctx.weights) - 1 :]
+        grads, of_input = _backward(grad, ctx.kinds, inputs, rest, ctx.weights, [*wanted, of_x])
         of_params = [
             grads[i][member] if grads[i] is not None and learned[member * per_member + i] else None
             for member in range(members)

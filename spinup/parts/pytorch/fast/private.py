@@ -86,6 +86,11 @@ def in_transform() -> bool:
     return _functorch_level() is not None
 
 
+def in_forward_ad() -> bool:
+    """Whether forward-mode differentiation is at work."""
+    return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
+
+
 def has_hooks(module) -> bool:
     """Whether somebody has hooked into a module."""
     own = module.__dict__
@@ -105,4 +110,6 @@ def storage_id(tensor) -> int:
 def is_only_user(tensor) -> bool:
     """Whether no other tensor and no array looks at the memory of `tensor`."""
     storage = tensor.untyped_storage()
+    if storage.is_shared():  # with another process
+        return False
     return _storage_use_count(storage._cdata) <= 2  # the tensor's own, and the one asked here

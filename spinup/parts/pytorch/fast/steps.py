@@ -140,6 +140,8 @@ class _MoveTowards(_Prepared):
 
 def move_towards(targets, sources, weight):
     """target += weight (source - target) for each pair; None where plain code must do it."""
+    if len(targets) != len(sources):
+        raise ValueError(f"{len(targets)} target parameters do not fit {len(sources)} others")
     pairs = [t.is_cpu and t.dtype == torch.float32 for t in (*targets, *sources)]
     if not switch.enabled() or not all(pairs):
         return None

@@ -25,6 +25,13 @@ def capturing(trace=None):
         _current.busy, _current.trace = before
 
 
+def note_gradients(params):
+    """Note that the gradients of these parameters are about to be replaced."""
+    trace = getattr(_current, "trace", None)
+    if trace is not None:
+        trace.graded |= set(map(id, params))
+
+
 def opaque(function, *args, writes):
     """Carry out `function(*args)`, which a capture keeps as one operation.
 

@@ -1,0 +1,341 @@
+"""Whatever an update can look at is checked before it is replayed: each case once slipped through.
+
+An update drives one learner by its capture and a twin eagerly; something that it sees changes after
+the capture is trusted, and both must still agree.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from learners import Batch
+from torch import nn
+
+from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.layers import mlp
+from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
+from spinup.parts.pytorch.networks import MLPQFunction, stack_values
+
+SCALE = 1.0
+
+
+@dataclass
+class Learner:
+    net: nn.Module
+    optimizer: Any
+    extra: Any = None
+
+
+def error(learner, batch):
+    return ((learner.net(batch.x).squeeze(-1) - batch.y) ** 2).mean()
+
+
+def agree(update, change=None, make=None, optimizer=Adam, batch=Batch):
+    """Ten calls, with the change after the fifth; then all weights and results are equal."""
+    recorded, results = fast.recorded(update), []
+    for call in (recorded, recorded.eager):
+        globals()["SCALE"] = 1.0
+        torch.manual_seed(0)
+        net = make() if make else mlp([3, 8, 1], nn.Tanh)
+        learner = Learner(net, optimizer(net.parameters(), 1e-2))
+        found = []
+        for number in range(10):
+            if number == 5 and change:
+                change(learner)
+            data = torch.Generator().manual_seed(number)
+            columns = torch.randn(8, 3, generator=data), torch.randn(8, generator=data)
+            found.append(call(learner, batch(*columns)))
+        results.append(([p.detach().clone() for p in net.parameters()], found, learner))
+    (weights, found, learner), (expected, eager, twin) = results
+    for p, q in zip(weights, expected, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+    assert str(jsonable(found)) == str(jsonable(eager))
+    return learner, twin, recorded.report(learner)
+
+
+def jsonable(tree):
+    if isinstance(tree, dict):
+        return {key: jsonable(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [jsonable(value) for value in tree]
+    return round(float(tree), 3) if torch.is_tensor(tree) else tree
+
+
+def plain(learner, batch):
+    loss = error(learner, batch)
+    gradient_step(learner.optimizer, loss)
+    return dict(loss=loss.detach())
+
+
+def test_without_a_change_it_is_captured():
+    _, _, report = agree(plain)
+    assert report.replays == 10
+
+
+class Decayed(Adam):
+    """An optimizer of a student's own, which reads the learning rate itself."""
+
+    def step(self):
+        group = self.param_groups[0]
+        with torch.no_grad():
+            for p in group["params"]:
+                p.mul_(1 - 10 * group["lr"])
+        super().step()
+
+
+def stop_learning(learner):
+    learner.optimizer.param_groups[0]["lr"] = 0.0
+
+
+def test_a_learning_rate_that_others_read():
+    agree(plain, stop_learning, optimizer=Decayed)
+
+    def told(learner, batch):
+        return plain(learner, batch) | dict(lr=learner.optimizer.param_groups[0]["lr"])
+
+    agree(told, stop_learning)
+    _, _, report = agree(plain, stop_learning)
+    assert report.replays == 10  # of our own Adam it is read at every step
+
+
+class Scaled(torch.distributions.Normal):
+    def __init__(self, mean):
+        super().__init__(mean * SCALE, 1.0, validate_args=False)
+
+
+def rescale(_):
+    globals()["SCALE"] = 3.0
+
+
+def test_what_is_read_while_an_object_is_made():
+    def update(learner, batch):
+        loss = -Scaled(learner.net(batch.x).squeeze(-1)).log_prob(batch.y).mean()
+        gradient_step(learner.optimizer, loss)
+        return dict(loss=loss.detach())
+
+    agree(update, rescale)
+
+
+def test_attributes_of_functions():
+    def counted(learner, batch):
+        counted.calls += 1
+        return error(learner, batch) * (1 if counted.calls < 5 else 3)
+
+    def update(learner, batch):
+        gradient_step(learner.optimizer, counted(learner, batch))
+        return {}
+
+    for call in (fast.recorded(update), update):
+        counted.calls = 0
+        learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+        for _ in range(10):
+            call(learner, Batch(torch.randn(8, 3), torch.randn(8)))
+        assert counted.calls == 10
+
+
+def test_a_running_maximum_in_a_tensor_of_one_number():
+    def update(learner, batch):
+        if learner.extra is None:
+            learner.extra = torch.tensor(10.0)
+        loss = error(learner, batch)
+        gradient_step(learner.optimizer, loss)
+        learner.extra = torch.maximum(learner.extra, loss.detach() * SCALE * 100)
+        return dict(highest=learner.extra)
+
+    agree(update, rescale)
+
+
+RESULTS = {
+    "a list": lambda loss: dict(losses=[loss]),
+    "a tuple and nothing": lambda loss: dict(q=(loss, 2 * loss), info={}),
+    "a nested dict": lambda loss: dict(a=dict(b=loss), c=loss),
+}
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+def test_results_keep_their_shape(kind):
+    def update(learner, batch):
+        loss = error(learner, batch)
+        gradient_step(learner.optimizer, loss)
+        return RESULTS[kind](loss.detach())
+
+    agree(update)
+
+
+def test_a_loss_that_is_given_back_keeps_its_graph():
+    recorded = fast.recorded(error)
+    learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+    for _ in range(4):
+        recorded(learner, Batch(torch.randn(8, 3), torch.randn(8))).backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
+
+
+class Gain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(3, 1)
+        self.l.gain = 1.0
+
+    def forward(self, x):
+        return self.l.gain * self.l(x)
+
+
+class Own(NamedTuple):
+    x: Any
+    y: Any
+
+    def target(self):
+        return self.y * SCALE
+
+
+class Meter(dict):
+    calls = 0
+
+
+class Inherits(Gain):
+    pass
+
+
+CHANGES = {
+    "an attribute of a layer": (lambda learner: setattr(learner.net.l, "gain", 5.0), Gain),
+    "a new name in a class": (lambda _: setattr(Inherits, "forward", Gain.forward), Inherits),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_attributes_of_layers_and_classes(kind):
+    change, make = CHANGES[kind]
+    agree(plain, change, make)
+
+
+def test_a_method_of_the_batch():
+    def update(learner, batch):
+        loss = ((learner.net(batch.x).squeeze(-1) - batch.target()) ** 2).mean()
+        gradient_step(learner.optimizer, loss)
+        return {}
+
+    agree(update, rescale, batch=Own)
+
+
+def test_a_class_derived_from_dict_counts():
+    meter = Meter()
+
+    def update(learner, batch):
+        meter.calls += 1
+        return plain(learner, batch)
+
+    agree(update)
+    assert meter.calls == 20
+
+
+def test_default_arguments():
+    def scaled(loss, factor=1.0):
+        return loss * factor
+
+    def update(learner, batch):
+        gradient_step(learner.optimizer, scaled(error(learner, batch)))
+        return {}
+
+    def change(_):
+        scaled.__defaults__ = (-3.0,)
+
+    recorded, weights = fast.recorded(update), []
+    for call in (recorded, update):
+        scaled.__defaults__ = (1.0,)
+        torch.manual_seed(0)
+        learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+        for number in range(8):
+            if number == 5:
+                change(learner)
+            call(learner, Batch(torch.ones(8, 3), torch.ones(8)))
+        weights.append(net[0].weight.detach().clone())
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_autograd_s_own_function():
+    def update(learner, batch):
+        torch.autograd.backward(error(learner, batch))
+        learner.optimizer.step()
+        return {}
+
+    def forget(learner):
+        for p in learner.net.parameters():
+            p.grad = None
+
+    agree(update, forget)
+
+
+def test_twin_critics_that_are_no_longer_alike():
+    class Times(nn.Module):
+        dims = 1
+
+        def forward(self, x):
+            return 2 * x
+
+    def update(learner, batch):
+        loss = stack_values(learner.net, batch.x, batch.y[:, None]).square().mean()
+        gradient_step(learner.optimizer, loss)
+        return {}
+
+    def make():
+        return nn.ModuleList([MLPQFunction(3, 1, (8,), nn.ReLU) for _ in range(2)])
+
+    agree(update, lambda learner: setattr(learner.net[1], "flat", Times()), make)
+
+
+# --- Beside the capture ---
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l, self.a = nn.Linear(3, 1), nn.Parameter(torch.zeros(1))
+        self.b = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        return self.l(x) + (self.a + self.b)
+
+
+@pytest.mark.parametrize("switch", [True, False])
+def test_a_gradient_that_two_parameters_share_is_clipped_once(switch):
+    torch.manual_seed(0)
+    net = Sum()
+    twin, x = deepcopy(net), torch.randn(8, 3)
+    context = fast.plain() if not switch else torch.enable_grad()
+    with context:
+        gradient_step(Adam(net.parameters(), 1e-2), net(x).square().mean(), max_grad_norm=0.01)
+    twin(x).square().mean().backward()
+    nn.utils.clip_grad_norm_(twin.parameters(), 0.01)
+    for p, q in zip(net.parameters(), twin.parameters()):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-3, atol=1e-7)
+
+
+def test_critics_in_shared_memory_stay_there():
+    net = nn.ModuleList([MLPQFunction(3, 1, (8,), nn.ReLU) for _ in range(2)]).share_memory()
+    fast.fused.arrange_critics(net)
+    assert all(p.is_shared() for p in net.parameters())
+
+
+def test_forward_mode_goes_through_plain_layers():
+    net, x = mlp([3, 8, 2], nn.Tanh), torch.randn(4, 3)
+    tangent = torch.randn_like(x)
+    with torch.autograd.forward_ad.dual_level(), torch.no_grad():
+        out = net(torch.autograd.forward_ad.make_dual(x, tangent))
+        found = torch.autograd.forward_ad.unpack_dual(out).tangent
+    _, expected = torch.autograd.functional.jvp(lambda x: nn.Sequential(*net)(x), x, tangent)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_logits_may_be_masked_in_place():
+    net, x = mlp([3, 8, 2], nn.Tanh), torch.randn(4, 3)
+    logits = net(x)
+    logits[:, 0] = -5.0
+    logits.sum().backward()
+    assert net[0].weight.grad.abs().sum() > 0
+
+
+def test_target_networks_of_another_size_are_refused():
+    with pytest.raises(ValueError):
+        polyak_average(list(mlp([3, 8, 1], nn.Tanh).parameters()), [torch.zeros(8, 3)], 0.9)
