@@ -33,7 +33,7 @@ from spinup.utils.mpi_tools import (
 )
 from spinup.utils.serialization_utils import (
     json_bytes,
-    read_json,
+    read_json_and_bytes,
     regular_file,
     write_json,
     write_whole,
@@ -262,14 +262,14 @@ def _read_latest(run_folder) -> dict | None:
     path = Path(run_folder) / "checkpoint" / "latest"
     if not os.path.lexists(path):
         return None
-    latest = read_json(path)
+    latest, found = read_json_and_bytes(path)
     if not all(type(latest.get(key)) is int and latest[key] > 0 for key in ("epoch", "num_procs")):
         raise UserError(f"{path} is damaged. {START_OVER}")
     if latest.keys() == {"epoch", "num_procs"}:
         return latest | dict(checksums=None)
     content = {key: latest.get(key) for key in ("epoch", "num_procs", "checksums")}
     noted = content | dict(checksum=zlib.crc32(json.dumps(content).encode()))
-    if path.read_bytes() != json_bytes(noted):  # every byte counts, also one that JSON ignores
+    if found != json_bytes(noted):  # every byte counts, also one that JSON ignores
         raise damaged(path)
     return content
 

@@ -89,8 +89,14 @@ def json_bytes(obj) -> bytes:
 
 def read_json(path: Path) -> dict:
     """Read a JSON file that holds a dict, or say what is wrong with it."""
+    return read_json_and_bytes(path)[0]
+
+
+def read_json_and_bytes(path: Path) -> tuple[dict, bytes]:
+    """The same with its bytes, of one moment: another process may replace the file at any time."""
     try:
-        found = json.loads(regular_file(path).read_bytes())
+        content = regular_file(path).read_bytes()
+        found = json.loads(content)
     except UserError:
         raise
     except OSError as error:
@@ -99,7 +105,7 @@ def read_json(path: Path) -> dict:
         raise UserError(f"{path} cannot be read as JSON ({error}).")
     if not isinstance(found, dict):
         raise UserError(f"{path} should hold a JSON object, but holds a {type(found).__name__}.")
-    return found
+    return found, content
 
 
 def regular_file(path) -> Path:
