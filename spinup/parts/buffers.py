@@ -415,8 +415,10 @@ class ReplayLog:
             count = min(self.rows_per_file - offset, total - first)
             path, size = self._file(number), (offset + count) * self.row.itemsize
             try:
-                with open(regular_file(path), "rb") as file:
-                    content = file.read(size)
+                content = b""
+                if os.path.lexists(path):
+                    with open(regular_file(path), "rb") as file:
+                        content = file.read(size)
             except OSError as error:
                 raise UserError(f"{path} cannot be read ({error.strerror}). {START_OVER}")
             if len(content) < size:

@@ -170,9 +170,7 @@ class Checkpoint:
             )
         path = self._file(latest["epoch"])
         checksums = latest["checksums"]  # the version before had none
-        if checksums and path.exists() and file_checksum(path) != checksums[proc_id()]:
-            raise damaged(path)
-        state = read_tree(path)
+        state = read_tree(path, checksums and checksums[proc_id()])
         try:
             for name, part in self.parts.items():
                 part.load_state_dict(state[name])
@@ -374,13 +372,20 @@ def write_tree(path: Path, tree):
     write_whole(path, buffer.getvalue())
 
 
-def read_tree(path: Path):
-    """Read what `write_tree` wrote, bit for bit."""
+def read_tree(path: Path, checksum: int | None = None):
+    """Read what `write_tree` wrote, bit for bit.
+
+    checksum: what `file_checksum` said of the file when it was written
+    """
     try:
-        with np.load(regular_file(path), allow_pickle=False) as arrays:
-            return _rebuilt(json.loads(arrays["outline"].tobytes()), arrays)
-    except UserError as error:
+        content = regular_file(path).read_bytes()
+    except (UserError, OSError) as error:
         raise UserError(f"{error} {START_OVER}")
+    if checksum is not None and zlib.crc32(content) != checksum:
+        raise damaged(path)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return _rebuilt(json.loads(arrays["outline"].tobytes()), arrays)
     except Exception as error:  # whatever damage leads to in a ZIP file, in NumPy or in PyTorch
         raise UserError(f"{path} is not a checkpoint of spinup, or is damaged ({_reason(error)}).")
 

@@ -52,7 +52,7 @@ def standing(folder: Path) -> Standing:
     has_config = os.path.lexists(folder / "config.json")
     config, job = read(read_config, folder) if has_config else {}, read(read_job, folder)
     latest, table = read(read_latest, folder), read(read_table, folder / "progress.txt")
-    table = table or Table(0, {}, None)
+    table = table or NO_TABLE
     running, ours = is_claimed(folder), "algorithm" in config
     # A row whose checkpoint is missing will be made again.
     done = latest.get("epoch", 0) if ours else table.rows
@@ -107,10 +107,13 @@ class Table(NamedTuple):
     texts: list[list[str]]  # of the whole rows
 
 
+NO_TABLE = Table(0, {}, None, [], [])
+
+
 def read_table(path: Path) -> Table:
     """Look at the end of a progress.txt, which may be missing, empty or cut off."""
     if not os.path.lexists(path):
-        return Table(0, {}, None, [], [])
+        return NO_TABLE
     *lines, cut = read_text(path).split("\n")
     names, *rows = [line.split("\t") for line in lines if line] or [[]]
     rows = [row for row in rows if len(row) == len(names)]

@@ -113,7 +113,7 @@ def _films(folder: Path, run: str, room: int) -> list[dict]:
     films = []
     for path in sorted([*folder.glob("*.*"), *folder.glob("*/*.*")]):
         mime = FILMS.get(path.suffix.lower())
-        if mime is None or _leads_out(path, folder) or not path.is_file():
+        if mime is None or path.is_symlink() or _leads_out(path, folder) or not path.is_file():
             continue
         if OLDER_RUNS in path.parts:
             continue

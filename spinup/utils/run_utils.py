@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from spinup import user_config
+from spinup.parts.divergence import STOPS
 from spinup.parts.plain_text import say
 from spinup.parts.run_folder import JOB_FILE, read_config, read_job, require_run
 from spinup.utils import flags
@@ -629,6 +630,7 @@ def resume(run_folder, epochs=None, env_name=None, wandb=False):
 # What config.json holds besides the settings of an algorithm.
 _BESIDES = {
     *("algorithm", "num_procs", "environment", "spaces", "versions", "exp_name"),
+    *("planned_epochs", STOPS),
     *flags.ONLY_IN_SCRIPTS,
 }
 
