@@ -81,6 +81,7 @@ def test_pooled_environments_must_have_the_same_settings(tmp_path):
          ["ac_kwargs:h default", "ac_kwargs:h [8]"]),
         (dict(max_ep_len=None), dict(max_ep_len=5), ["max_ep_len null", "max_ep_len 5"]),
         (dict(f="<function f at 0x7f01>"), dict(f="<function f at 0x7f02>"), ["", ""]),
+        (dict(f=1), dict(f="1"), ["f 1", 'f "1"']),
         (dict(num_procs=1), dict(num_procs=2), ["num_procs 1", "num_procs 2"]),
         (dict(environment=dict(kwargs=dict(g=1))), dict(environment=dict(kwargs={})),
          ["environment:kwargs:g 1", "environment:kwargs:g default"]),
@@ -109,3 +110,25 @@ def test_runs_of_the_original_library_are_pooled_over_seeds(tmp_path):
     runs = plot.get_all_datasets([tmp_path])
     assert lines(runs) == ["x (gamma 0.99)", "x (gamma 0.9)"]
     assert rows(runs) == {(None, "x (gamma 0.99)"): 3, (None, "x (gamma 0.9)"): 1}
+
+
+@pytest.mark.parametrize(
+    "one, other, unknown",
+    [
+        (dict(lr=0.1, ent_coef=0.0), dict(lr=0.1), "ent_coef"),
+        (dict(f="<function f at 0x7f01>"), dict(f="<function f at 0x7f02>"), "f"),
+        (dict(schedule="<lambda>"), dict(schedule="<lambda>"), "schedule"),
+        (dict(lr=0.1), dict(lr=0.1), None),
+    ],
+)
+def test_what_cannot_be_known_is_said(one, other, unknown, tmp_path, capsys):
+    """Runs whose files say too little are taken together, and a sentence says what is unknown."""
+    for i, settings in enumerate((one, other)):
+        write_run(tmp_path / f"x_s{i}", config(seed=i, **settings))
+    runs = plot.get_all_datasets([tmp_path])
+    assert rows(runs) == {("A-v0", "x"): 2}
+    sentence = f"Not every config.json of x says what {unknown} was"
+    told = [text for text in compare.compare(runs).warnings if "says what" in text]
+    assert [text.startswith(sentence) for text in told] == [True] * (unknown is not None)
+    plot.make_plots([str(tmp_path)], output=tmp_path / "x.png")
+    assert (sentence in capsys.readouterr().err.replace("\n", " ")) is (unknown is not None)

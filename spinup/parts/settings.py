@@ -81,7 +81,7 @@ def differences(saved: dict, settings: dict) -> list[str]:
         if name in NOT_COMPARED or name not in saved:
             continue
         there = saved[name]
-        unnamed = " at 0x" in f"{here}{there}"  # objects with no name but where they lie
+        unnamed = _unnamed(f"{here}{there}")
         if there != here and not unnamed and {str(there), str(here)} != {"{}", "None"}:
             found.append(f"{name} is {there!r} there, {here!r} here")
     return found
@@ -110,10 +110,24 @@ def _flat(settings, prefix="") -> dict[str, str]:
             continue
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # as 1.0 and 1 are the same setting
-        text = value if isinstance(value, str) else json.dumps(value)
-        if " at 0x" not in f"{key}{text}":
+        text = value if isinstance(value, str) and not _is_json(value) else json.dumps(value)
+        if not _unnamed(f"{key}{text}"):
             texts[f"{prefix}{key}".removesuffix(":id")] = text
     return texts
+
+
+def _unnamed(text) -> bool:
+    """Whether a text in a config.json stands for an object with no name but its address."""
+    return " at 0x" in text or "<lambda>" in text
+
+
+def _is_json(text) -> bool:
+    """Whether a string would look like another value, as "1" does like 1."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def what_differs(configs: list[dict], apart: tuple = ()) -> list[str]:
@@ -124,20 +138,38 @@ def what_differs(configs: list[dict], apart: tuple = ()) -> list[str]:
 
     apart: first words of settings that are told apart in another way
     """
-    settings = [experiment_settings(config) for config in configs]
-    names = list(dict.fromkeys(name for one in settings for name in one))
-    names = [name for name in names if name.partition(":")[0] not in apart]
-
-    def value(config, texts, name):
-        inside = ":" in name and name.partition(":")[0] in config
-        return texts.get(name, "default" if inside else None)
-
-    columns = {
-        name: [value(config, texts, name) for config, texts in zip(configs, settings)]
-        for name in names
-    }
+    columns = _columns(configs, apart)
     differing = [name for name, found in columns.items() if len({*found} - {None}) > 1]
     return [
         ", ".join(f"{name} {columns[name][i] or 'unknown'}" for name in differing)
         for i in range(len(configs))
     ]
+
+
+def unknown_settings(configs: list[dict]) -> list[str]:
+    """The settings of which some of these config.json files do not say what they were."""
+    known = {name for name, found in _columns(configs).items() if None in found}
+    unnamed = {
+        name
+        for config in configs
+        for name, value in config.items()
+        if name not in NOT_OF_EXPERIMENT and not (name == "env_fn" and "environment" in config)
+        if _unnamed(str(value))
+    }
+    return sorted(known | unnamed)
+
+
+def _columns(configs, apart=()) -> dict[str, list[str | None]]:
+    """For each setting its text in every config.json; None where a file does not know it."""
+    settings = [experiment_settings(config) for config in configs]
+    names = list(dict.fromkeys(name for one in settings for name in one))
+
+    def value(config, texts, name):
+        inside = ":" in name and name.partition(":")[0] in config
+        return texts.get(name, "default" if inside else None)
+
+    return {
+        name: [value(config, texts, name) for config, texts in zip(configs, settings)]
+        for name in names
+        if name.partition(":")[0] not in apart
+    }

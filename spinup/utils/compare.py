@@ -241,6 +241,10 @@ def _doubts(found, experiments, value, pool, scale):
             f"Fewer than {ENOUGH_SEEDS} seeds: {', '.join(few)}. An interval from so few says "
             "little; train more before you believe it."
         )
+    experiments = list(experiments)
+    yield from dict.fromkeys(
+        run.attrs["unsure"] for run, *_ in itertools.chain(*experiments) if run.attrs.get("unsure")
+    )
     for members in experiments:
         seeds = Counter((run.attrs["env_id"], run.attrs["seed"]) for run, *_ in members)
         twice = [str(s) for (_, s), n in seeds.items() if n > 1 and s is not None]

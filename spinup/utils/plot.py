@@ -13,7 +13,7 @@ from spinup.parts.divergence import DIVERGED_FILE, find_divergence
 from spinup.parts.imports import Elsewhere
 from spinup.parts.plain_text import plot_label, printable, say
 from spinup.parts.run_folder import OLDER_RUNS, read_config, read_job, read_text
-from spinup.parts.settings import what_differs
+from spinup.parts.settings import unknown_settings, what_differs
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.ls import PERFORMANCE
 from spinup.utils.serialization_utils import write_whole
@@ -145,7 +145,12 @@ def _read_runs(folders, titles):
         _told_apart(titles, titles, configs, **apart),
     ):
         run.attrs |= dict(name=name, name_of_all=name_of_all)
+    pooled = {}
+    for name, config in zip(names, configs):
+        pooled.setdefault(name, []).append(config)
+    unsure = {name: _unsure(name, configs) for name, configs in pooled.items()}
     for number, (name, run) in enumerate(zip(names, found)):
+        run.attrs["unsure"] = unsure[name]
         run["Unit"] = names[:number].count(name)
         run["Condition1"], run["Condition2"] = name, f"{name}-{number}"
         for column in [column for column in PERFORMANCE if column in run][:1]:
@@ -164,6 +169,17 @@ def _told_apart(titles, groups, configs, **apart) -> list[str]:
         for i, difference in zip(found, what_differs([configs[i] for i in found], **apart)):
             names[i] += f" ({difference})" if difference else ""
     return names
+
+
+def _unsure(name, configs) -> str | None:
+    """What a reader should know of runs that are taken together, if their files say too little."""
+    unknown = unknown_settings(configs) if len(configs) > 1 else []
+    if not unknown:
+        return None
+    return (
+        f"Not every config.json of {name} says what {', '.join(unknown)} was; its "
+        f"{len(configs)} runs are taken to have been trained alike."
+    )
 
 
 def get_datasets(logdir, condition=None):
@@ -425,6 +441,8 @@ def make_plots(
     if output is not None and Path(output).suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{output} should end in .png, .svg or .pdf, to say what to write.")
     data = get_all_datasets(all_logdirs, legend, select, exclude)
+    for sentence in dict.fromkeys(run.attrs["unsure"] for run in data if run.attrs["unsure"]):
+        _note(sentence)
     xaxis, values = xaxis or "TotalEnvInteracts", _listed(values) or ["Performance"]
     condition = "Condition2" if count else "Condition1"
     across = min(len(values), 3)
