@@ -21,7 +21,7 @@ from spinup.parts.checkpoint import read_latest
 from spinup.parts.envs import EnvMaker, VectorEnv
 from spinup.run import main
 from spinup.utils import jobs, ls, plot, report
-from spinup.utils.errors import Diverged
+from spinup.utils.errors import Diverged, UserError
 from spinup.utils.logx import EpochLogger
 
 REPOSITORY = Path(__file__).parents[1]
@@ -130,6 +130,34 @@ def test_a_number_too_large_for_single_precision_is_infinite():
 def test_an_environment_that_cannot_even_begin():
     with pytest.raises(Diverged, match="first observation of environment 0 is NaN. Mend the env"):
         VectorEnv(partial(broken.Broken, at=0, what="reset"), n=2)
+
+
+class Picture(gym.Env):
+    """Its observation_space is of bytes; what it gives is a picture with `value` in it."""
+
+    observation_space = gym.spaces.Box(0, 255, (2, 2, 1), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, value, dtype):
+        self.picture = np.full((2, 2, 1), value, dtype)
+
+    def reset(self, seed=None, options=None):
+        return self.picture, {}
+
+    def step(self, action):
+        return self.picture, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.5, -1.0, 256.0])
+def test_a_byte_does_not_swallow_what_it_cannot_hold(value):
+    with pytest.raises(UserError, match=f"with {value} in it, but .* whole numbers from 0 to 255"):
+        VectorEnv(partial(Picture, value, np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32, bool])
+def test_whole_numbers_of_any_type_are_bytes(dtype):
+    env = VectorEnv(partial(Picture, 1, dtype))
+    assert env.step([0]).obs2.dtype == np.uint8 and (env.obs == 1).all()
 
 
 # ---------------------------------------------------------------- what a policy does and learns

@@ -498,6 +498,8 @@ class VectorEnv:
     def _observation(self, obs):
         """An observation in the shape of its space; NumPy would spread too few numbers silently."""
         obs, space = np.asarray(obs), self.observation_space
+        if self.obs_dtype == np.uint8 and obs.dtype != np.uint8:
+            self._require_bytes(obs)
         if obs.shape == space.shape:
             return obs
         if obs.size != np.prod(space.shape):
@@ -506,6 +508,16 @@ class VectorEnv:
                 f"observation_space says {space.shape}. Make them agree."
             )
         return obs.reshape(space.shape)
+
+    def _require_bytes(self, obs):
+        """Refuse numbers that a byte cannot hold: NaN, fractions, or anything outside 0 to 255."""
+        with np.errstate(invalid="ignore"):
+            lost = obs != obs.astype(np.uint8)
+        if lost.any():
+            raise UserError(
+                f"{self.envs[0].unwrapped} gave an observation with {obs[lost][0]} in it, but its "
+                "observation_space is of uint8, whole numbers from 0 to 255. Make them agree."
+            )
 
     def sample_actions(self) -> np.ndarray:
         """A random action for each environment: a number counted from 0, or a flat vector."""
