@@ -13,7 +13,7 @@ import torch
 from learners import Batch
 from torch import nn
 
-from spinup.parts.pytorch import fast
+from spinup.parts.pytorch import fast, layers, learning, networks
 from spinup.parts.pytorch.layers import mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.networks import MLPQFunction, stack_values
@@ -339,3 +339,43 @@ def test_logits_may_be_masked_in_place():
 def test_target_networks_of_another_size_are_refused():
     with pytest.raises(ValueError):
         polyak_average(list(mlp([3, 8, 1], nn.Tanh).parameters()), [torch.zeros(8, 3)], 0.9)
+
+
+def by_module(learner, batch):
+    loss = error(learner, batch)
+    learning.gradient_step(learner.optimizer, loss)
+    return dict(loss=loss.detach())
+
+
+def towards_samples(learner, batch):
+    samples, log_prob = learner.net(batch.x, deterministic=True)
+    loss = ((samples.squeeze(-1) - batch.y) ** 2).mean() + 0.1 * log_prob.mean()
+    gradient_step(learner.optimizer, loss)
+    return dict(loss=loss.detach())
+
+
+def negated(self, x):
+    return -nn.Sequential.forward(self, x)
+
+
+def squashed_gaussian():
+    return networks.SquashedGaussianMLPActor(3, 1, (8,), nn.ReLU, act_limit=1.0)
+
+
+@pytest.mark.parametrize(
+    "owner, name, value, update, make",
+    [
+        (networks, "LOG_STD_MAX", -3.0, towards_samples, squashed_gaussian),
+        (learning.Adam, "step", lambda self: None, plain, None),
+        (learning, "gradient_step", lambda optimizer, loss: None, by_module, None),
+        (layers.MLP, "forward", negated, plain, None),
+    ],
+)
+def test_names_of_spinup_s_own_modules_and_classes(owner, name, value, update, make, monkeypatch):
+    """Whoever changes one of ours in a running program finds it changed."""
+
+    def unchanged():
+        monkeypatch.undo()
+        return make() if make else mlp([3, 8, 1], nn.Tanh)
+
+    agree(update, lambda _: monkeypatch.setattr(owner, name, value), unchanged)

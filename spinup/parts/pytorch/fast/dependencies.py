@@ -75,6 +75,8 @@ class Dependencies:
 
     def __init__(self, update, learner, batch, settings):
         self.containers, self.copies = [], []  # dicts, lists and the like; what they held
+        self.owners = []  # modules and classes of spinup
+        self.namespaces, self.namespaces_before = [], []  # their names
         self.sizes, self.lengths = [], []  # dicts of which only the size can change
         self.hooks = []  # dicts that must stay empty
         self.names = []  # (dict of a module or a class, name, value)
@@ -106,6 +108,7 @@ class Dependencies:
             return (
                 not any(self.hooks)
                 and self.containers == self.copies
+                and self.namespaces == self.namespaces_before
                 and list(map(len, self.sizes)) == self.lengths
                 and all(holder[name] is value for holder, name, value in self.names)
                 and all(cell.cell_contents is value for cell, value in self.cells)
@@ -132,6 +135,9 @@ class Dependencies:
         for now, before in zip(self.containers, self.copies):
             if now is not None and not _same(now, before):
                 return _difference(now, before)
+        for now, before in zip(self.namespaces, self.namespaces_before):
+            if not _same(now, before):
+                return _difference(dict(now), before)
         for size, before in zip(map(len, self.sizes), self.lengths):
             if size != before:
                 return "the attributes of a layer, a class or a module"
@@ -167,6 +173,9 @@ class Dependencies:
                 holder[name] = value
             else:
                 setattr(self.classes[id(holder)], name, value)
+        for owner, now, before in zip(self.owners, self.namespaces, self.namespaces_before):
+            for name in [name for name in before if now.get(name) is not before[name]]:
+                setattr(owner, name, before[name])
         for cell, value in self.cells:
             if cell.cell_contents is not value:
                 cell.cell_contents = value
@@ -271,6 +280,8 @@ class Dependencies:
             self._walk(value, function.__name__)
         module = function.__module__ or ""
         if _is_trusted(module):
+            if module.startswith(TRUSTED_OF_OURS):
+                self._look_at_names_of(sys.modules[module])
             return
         if _is_installed(function):
             raise NotCapturable(f"it calls {module}.{function.__name__}")
@@ -281,6 +292,13 @@ class Dependencies:
         if function.__kwdefaults__:
             self._container(function.__kwdefaults__)
         self._look_at_code(function.__code__, function.__globals__)
+
+    def _look_at_names_of(self, owner):
+        """A module or a class of ours: what its functions do is known while its names stay."""
+        if not any(owner is known for known in self.owners):
+            self.owners.append(owner)
+            self.namespaces.append(vars(owner))
+            self.namespaces_before.append(dict(vars(owner)))
 
     def _look_at_code(self, code, namespace):
         loaded, attributes = set(), set()
@@ -313,6 +331,8 @@ class Dependencies:
             self._look_at_making(value)
         if not isinstance(value, types.ModuleType):
             self._walk(value, name)
+        elif value.__name__.startswith(TRUSTED_OF_OURS):
+            self._look_at_names_of(value)
         elif not _is_trusted(value.__name__) and id(value) not in self._seen:
             self._look_at_module(value, attributes)
 
@@ -329,6 +349,11 @@ class Dependencies:
 
     def _look_at_class(self, kind, path):
         if _is_trusted(kind.__module__) or kind.__module__ == "builtins":
+            if kind.__module__.startswith(TRUSTED_OF_OURS):
+                self._look_at_names_of(kind)
+                self._look_at_names_of(sys.modules[kind.__module__])
+                for base in kind.__bases__:
+                    self._walk(base, path)
             return
         if _is_installed(kind):
             raise NotCapturable(f"{path} is of {kind.__module__}")
