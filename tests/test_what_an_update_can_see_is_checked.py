@@ -379,3 +379,15 @@ def test_names_of_spinup_s_own_modules_and_classes(owner, name, value, update, m
         return make() if make else mlp([3, 8, 1], nn.Tanh)
 
     agree(update, lambda _: monkeypatch.setattr(owner, name, value), unchanged)
+
+
+def test_columns_of_a_table_are_taken_together_with_their_gaps():
+    """Replay buffers give columns of wider rows; small products round in another way for those."""
+    data = torch.randn(200, 64, 6, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    net = mlp([4, 8, 1], nn.Tanh)
+    learner, update = Learner(net, Adam(net.parameters(), 1e-3)), fast.recorded(plain)
+    for rows in data:
+        update(learner, Batch(rows[:, 1:5], rows[:, 5]))
+    report = update.report(learner)
+    assert (report.replays, report.reason) == (len(data), None)
