@@ -21,6 +21,7 @@ except ImportError:  # Windows has no such locks
 
 from spinup.parts.divergence import Watch, forget_divergence, read_divergence
 from spinup.parts.plain_text import say
+from spinup.parts.pytorch.earlier import only_known
 from spinup.utils.errors import START_OVER, UserError, damaged
 from spinup.utils.logx import cannot_write, refuse_links
 from spinup.utils.mpi_tools import (
@@ -173,7 +174,7 @@ class Checkpoint:
         state = read_tree(path, checksums and checksums[proc_id()])
         try:
             for name, part in self.parts.items():
-                part.load_state_dict(state[name])
+                part.load_state_dict(_for_part(part, state[name]))
                 if hasattr(part, "ring"):
                     part.ring.read_log(self._log_folder(name))
             if _fast_path() and "fast" in state:  # the first version did not save it
@@ -198,6 +199,11 @@ class Checkpoint:
 
     def _log_folder(self, name) -> Path:
         return self.folder / f"{name}.rank{proc_id()}"
+
+
+def _for_part(part, state: dict) -> dict:
+    """The saved state of a part; that of a network with the names its numbers have today."""
+    return only_known(state, part.state_dict()) if hasattr(part, "named_parameters") else state
 
 
 def _fast_path():

@@ -8,7 +8,6 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from spinup.parts.envs import refuse_images, require_actions
-from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
 from spinup.parts.pytorch.networks import (
     ActionRange,
@@ -47,10 +46,6 @@ class MLPActorCritic(nn.Module):
     def act(self, obs, deterministic=True):
         """The best action, as an array; exploring is the training loop's business."""
         return self.pi.act(obs) if hasattr(self, "pi") else apply_to_arrays(self.q, obs).argmax(-1)
-
-    def load_state_dict(self, state_dict, *args, **kwargs):
-        """Also those that earlier versions have saved."""
-        return super().load_state_dict(only_known(state_dict, self.state_dict()), *args, **kwargs)
 
 
 class Recipe(NamedTuple):

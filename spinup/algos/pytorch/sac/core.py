@@ -10,7 +10,6 @@ from torch.distributions import Categorical
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import refuse_images, require_actions
-from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp
 from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
@@ -51,10 +50,6 @@ class MLPActorCritic(nn.Module):
             sizes = obs_dim, int(action_space.n), hidden_sizes, activation
             self.pi = MLPCategoricalActor(*sizes)
             self.q1, self.q2 = MLPDiscreteQFunction(*sizes), MLPDiscreteQFunction(*sizes)
-
-    def load_state_dict(self, state_dict, *args, **kwargs):
-        """Also those that earlier versions have saved."""
-        return super().load_state_dict(only_known(state_dict, self.state_dict()), *args, **kwargs)
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):

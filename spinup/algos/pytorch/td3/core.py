@@ -6,7 +6,6 @@ from torch import nn
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import refuse_images, require_actions
-from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp
 from spinup.parts.pytorch.networks import (
     MLPActor,
@@ -41,7 +40,3 @@ class MLPActorCritic(nn.Module):
     def act(self, obs, deterministic=True):
         """The policy's action, as an array; noise is the training loop's business."""
         return self.pi.act(obs)
-
-    def load_state_dict(self, state_dict, *args, **kwargs):
-        """Also those that earlier versions have saved."""
-        return super().load_state_dict(only_known(state_dict, self.state_dict()), *args, **kwargs)
