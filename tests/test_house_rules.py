@@ -386,6 +386,46 @@ def test_such_lines_would_be_found(line):
     assert len(list(offences(ast.parse(line)))) == 1
 
 
+PRIVATE = ROOT / "spinup" / "parts" / "pytorch" / "fast" / "private.py"
+
+
+def private_names_of_pytorch():
+    """Names with an underscore that PyTorch's own things have."""
+    import torch
+
+    things = torch, torch.Tensor, torch.nn.Module(), torch.ops.aten.add.Tensor, torch._C
+    found = {name for thing in things for name in dir(thing)}
+    found |= set(torch._C._dispatch_get_all_op_names()) | set(dir(torch.UntypedStorage))
+    found = {name.removeprefix("aten::").partition(".")[0] for name in found}
+    return {name for name in found if re.match("_[a-zA-Z]", name)}
+
+
+def named(tree):
+    """Every attribute, and every string that could name one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from re.findall(r"\b_\w+", node.value) if " " not in node.value else ()
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            yield from node.module.split(".")
+            yield from (alias.name for alias in node.names)
+
+
+def test_private_names_of_pytorch_stand_in_one_file():
+    private = private_names_of_pytorch()
+    own = {"_C"} & private  # so that the list is known to hold something
+    assert own and "_fused_adam_" in set(named(parse(PRIVATE))) & private
+    found = {path: set(named(parse(path))) & private for path in SOURCES if path != PRIVATE}
+    defined = {
+        node.name
+        for path in SOURCES
+        for node in ast.walk(parse(path))
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
+    assert {path: names - defined for path, names in found.items() if names - defined} == {}
+
+
 def test_every_file_says_what_it_is_for():
     silent = [path for path in SOURCES if parse(path).body and not ast.get_docstring(parse(path))]
     assert silent == []

@@ -29,8 +29,7 @@ class _Plan:
 
     def __init__(self, net):
         modules = list(net.modules())
-        groups = [m.__dict__[name] for m in modules for name in ("_modules", "_parameters")]
-        groups += [m._buffers for m in modules]
+        groups = [m.__dict__[name] for m in modules for name in private.HELD]
         self.containers = [group for group in groups if group]
         self.copies = [dict(group) for group in self.containers]
         self.sized = [group for group in groups if not group] + [m.__dict__ for m in modules]

@@ -241,12 +241,8 @@ class Opaque:
         return self.function(*args)
 
 
-class Trace(private.TorchDispatchMode):
+class Trace(private.DispatchMode):
     """Writes down every operation below autograd."""
-
-    @classmethod
-    def _should_skip_dynamo(cls):
-        return False  # else PyTorch loads its compiler, for a second and a half, to tell it so
 
     def __init__(self):
         super().__init__()
@@ -620,17 +616,17 @@ def _overwritten(operation, args, kwargs) -> list:
     if isinstance(operation, Opaque):
         # By place, for the same lists with other tensors in them stand for them in a capture.
         return _tensors([args[i] for i in operation.writes])
-    if not operation._schema.is_mutable:
+    if not private.schema(operation).is_mutable:
         return []
-    given = zip(operation._schema.arguments, args)
-    named = [(a, kwargs[a.name]) for a in operation._schema.arguments if a.name in kwargs]
+    given = zip(private.schema(operation).arguments, args)
+    named = [(a, kwargs[a.name]) for a in private.schema(operation).arguments if a.name in kwargs]
     changed = [x for a, x in (*given, *named) if a.alias_info is not None and a.alias_info.is_write]
     return _tensors(changed)
 
 
 def _is_view(operation, args, kwargs, result) -> bool:
     """Whether the result is only another look at an argument, and nothing was computed."""
-    if isinstance(operation, Opaque) or operation._schema.is_mutable:
+    if isinstance(operation, Opaque) or private.schema(operation).is_mutable:
         return False
     results = _tensors(result)
     return bool(results) and _storages(results) <= _storages((args, kwargs))
@@ -640,7 +636,7 @@ def _constants(trace) -> set:
     """Where results lie that are the same in every replay, such as ones and zeros."""
     constants = set()
     for operation, args, kwargs, result in trace.calls:
-        if isinstance(operation, Opaque) or operation._schema.is_mutable:
+        if isinstance(operation, Opaque) or private.schema(operation).is_mutable:
             continue
         from_nothing = operation in CONSTANT_OPS or (
             _storages((args, kwargs)) and _storages((args, kwargs)) <= constants

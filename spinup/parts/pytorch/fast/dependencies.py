@@ -67,7 +67,7 @@ MOST_THINGS = 50_000  # that are walked through; more is not what an update look
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _requires_grad, _code = attrgetter("requires_grad"), attrgetter("__code__")
-_gradient_hooks, _defaults = attrgetter("_backward_hooks"), attrgetter("__defaults__")
+_gradient_hooks, _defaults = private.gradient_hooks, attrgetter("__defaults__")
 
 
 class Dependencies:
@@ -227,7 +227,7 @@ class Dependencies:
             self._walk(type(module), type(module).__name__)
             for name in own.keys() - _OF_EVERY_MODULE:
                 self._walk(own[name], f"{path}.{name}")
-        for group in ("_parameters", "_buffers", "_modules"):
+        for group in private.HELD:
             if own[group]:
                 self._look_at_container(own[group], path)
             elif type(module) not in SIMPLE:

@@ -40,7 +40,7 @@ def gradients(loss, params):
 def _is_plain_linear(layer) -> bool:
     if type(layer) is not nn.Linear or private.has_hooks(layer) or "forward" in layer.__dict__:
         return False
-    params = layer._parameters
+    params = private.parameters(layer)
     return all(
         type(params.get(name)) is nn.Parameter
         and params[name].dtype == torch.float32
@@ -54,7 +54,7 @@ def _layers(net):
     """The linear layers and activations of `net`; None where it is not exactly that."""
     if private.has_hooks(net) or "forward" in net.__dict__:
         return None
-    modules = list(net._modules.values())
+    modules = list(private.layers(net).values())
     linear, activations = modules[0::2], modules[1::2]
     if not linear or len(linear) != len(activations) or not all(map(_is_plain_linear, linear)):
         return None
@@ -272,7 +272,7 @@ def _twin_layers(critics):
     """The layers of critics of one shape; None where they are not exactly that."""
     for critic in critics:
         changed = {"forward", "inputs", "values"} & critic.__dict__.keys()
-        if private.has_hooks(critic) or changed or list(critic._modules) != ["flat", "q"]:
+        if private.has_hooks(critic) or changed or list(private.layers(critic)) != ["flat", "q"]:
             return None
         flat = critic.flat
         if "FLATTENS_ONLY" not in vars(type(flat)) or flat.dims != critics[0].flat.dims:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from scipy.special import expit
 
+from spinup.parts.pytorch.fast import private
 from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only
 
 aten = torch.ops.aten
@@ -30,7 +31,7 @@ def replay_kernel(operation, args, kwargs, result, threads=1):
 
     threads: how many PyTorch would use
     """
-    if not hasattr(operation, "_schema"):  # a function of ours, kept whole
+    if not private.is_operator(operation):  # a function of ours, kept whole
         prepared = getattr(operation.function, "prepared", None)
         return prepared(*args) if prepared else partial(operation.function, *args)
     kernel = _in_numpy(operation, args, kwargs, result, threads)
@@ -60,7 +61,7 @@ def _dtypes_fit(operation, tensors) -> bool:
 
 
 def _in_torch(operation, args, kwargs, result):
-    if result is None or operation._schema.is_mutable:
+    if result is None or private.schema(operation).is_mutable:
         return partial(_FASTER_NAMES.get(operation, operation), *args, **kwargs)
     if operation in _WITH_OUT and torch.is_tensor(result):
         return partial(_WITH_OUT[operation], *args, out=result, **kwargs)
@@ -112,7 +113,7 @@ _WITH_OUT = {
     aten.amin.default: torch.amin, aten.amax.default: torch.amax, aten.gather.default: torch.gather,
     aten.scatter_add.default: torch.scatter_add, aten.stack.default: torch.stack,
     aten.where.self: torch.where, aten.mul.Scalar: torch.mul, aten.div.Scalar: torch.div,
-    aten._log_softmax.default: aten._log_softmax.out, aten._softmax.default: aten._softmax.out,
+    private.log_softmax: private.log_softmax_out, private.softmax: private.softmax_out,
     aten.linalg_vector_norm.default: torch.linalg.vector_norm,
     aten.threshold_backward.default: lambda *args, out: _threshold_backward(*args, grad_input=out),
     aten.tanh_backward.default: lambda *args, out: _tanh_backward(*args, grad_input=out),
@@ -456,7 +457,7 @@ _NUMPY = _COMPARISONS | {
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
     aten.gather.default: _gather, aten.scatter_add.default: _scatter_add,
     aten.dot.default: lambda out, x, y: partial(np.dot, x, y, out),
-    aten._to_copy.default: _copy, aten.clone.default: _copy,
+    private.to_copy: _copy, aten.clone.default: _copy,
     aten.relu_.default: lambda out, x: partial(np.maximum, x, _number(0), out=x),
     aten.mul_.Tensor: _in_place(np.multiply), aten.add_.Tensor: _in_place(np.add),
     aten.sub_.Tensor: _in_place(np.subtract),
@@ -468,7 +469,7 @@ _OTHER_DTYPES = dict.fromkeys(_COMPARISONS, {torch.float32, torch.bool}) | {
     aten.masked_fill_.Scalar: {torch.float32, torch.bool},
     aten.logical_and_.default: {torch.bool},
     aten.argmax.default: {torch.float32, torch.int64},
-    aten._to_copy.default: {torch.float32, torch.bool},
+    private.to_copy: {torch.float32, torch.bool},
     aten.mul.Tensor: {torch.float32, torch.bool},
     aten.div.Tensor: {torch.float32, torch.int64},
     aten.sum.dim_IntList: {torch.float32, torch.bool, torch.int64},

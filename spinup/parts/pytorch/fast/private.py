@@ -4,6 +4,8 @@ PyTorch may rename them in any release. If one is missing, `MISSING` says which,
 runs plain code only (see `enabled` in switch.py).
 """
 
+from operator import attrgetter
+
 import torch
 
 MISSING: list[str] = []
@@ -28,7 +30,7 @@ def _import(module: str, name: str):
         return object  # something that a class can be derived from
 
 
-TorchDispatchMode = _import("torch.utils._python_dispatch", "TorchDispatchMode")
+_TorchDispatchMode = _import("torch.utils._python_dispatch", "TorchDispatchMode")
 tree_flatten = _import("torch.utils._pytree", "tree_flatten")
 tree_unflatten = _import("torch.utils._pytree", "tree_unflatten")
 tree_map_only = _import("torch.utils._pytree", "tree_map_only")
@@ -54,6 +56,16 @@ TENSOR_TYPES = (
     torch.nn.Parameter,
     getattr(torch.nn.parameter, "Buffer", torch.nn.Parameter),
 )
+# Where a module keeps its parameters, its buffers and the modules inside it.
+HELD = ("_parameters", "_buffers", "_modules")
+parameters, layers = attrgetter("_parameters"), attrgetter("_modules")
+gradient_hooks = attrgetter("_backward_hooks")  # of a tensor
+schema = attrgetter("_schema")  # of an operator: the names and kinds of its arguments
+# Operators below softmax, log_softmax and Tensor.to.
+softmax, softmax_out = _find("ops.aten._softmax.default"), _find("ops.aten._softmax.out")
+log_softmax = _find("ops.aten._log_softmax.default")
+log_softmax_out = _find("ops.aten._log_softmax.out")
+to_copy = _find("ops.aten._to_copy.default")
 # Where a module keeps its hooks.
 HOOKS = (
     "_forward_hooks",
@@ -61,6 +73,19 @@ HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+
+
+class DispatchMode(_TorchDispatchMode):
+    """Sees every operation below autograd."""
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # else PyTorch loads its compiler, for a second and a half, to tell it so
+
+
+def is_operator(function) -> bool:
+    """Whether it is an operator of PyTorch, not a function that a capture keeps whole."""
+    return hasattr(function, "_schema")
 
 
 def watched() -> bool:
