@@ -141,11 +141,11 @@ def guarded(work):
     except UserError as error:
         abort(2, f"spinup: {error}")
     except Diverged as error:
-        abort(1, f"spinup: {error}")
+        abort(1, f"spinup: {error}", agreed=True)  # one process alone would have ended all
     except JobsFailed as failed:
         abort(1, f"\n{failed}")
     except KeyboardInterrupt as stopped:
-        abort(130, str(stopped) or "Stopped.")
+        abort(130, str(stopped) or "Stopped.", getattr(stopped, "agreed", False))
     except BrokenPipeError:  # the reader of our output has gone, as with `spinup … | head -1`
         abort(1)
     except OSError as error:

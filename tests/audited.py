@@ -73,7 +73,9 @@ def run(command, folder, tmp_path, planted, **variables):
     log.write_text("")
     for name in ("home", "tmp"):
         (tmp_path / name).mkdir(exist_ok=True)
-    environment = os.environ | dict(
+    # PyTorch sets variables of its own in this process, if another test has exported a model.
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TORCH", "TRITON"))}
+    environment = inherited | dict(
         PYTHONPATH=os.pathsep.join([str(tmp_path / "watch"), str(REPOSITORY)]),
         PYTHONDONTWRITEBYTECODE="1", AUDIT_LOG=str(log), PLANTED=str(planted),
         HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path / "tmp"), OMP_NUM_THREADS="1",

@@ -42,7 +42,14 @@ from spinup.utils.serialization_utils import (
 
 
 class Stopped(KeyboardInterrupt):
-    """The user pressed Ctrl-C; the run has saved a checkpoint and says how to go on."""
+    """The user pressed Ctrl-C; the run has saved a checkpoint and says how to go on.
+
+    agreed: all processes of the job stop here, together
+    """
+
+    def __init__(self, message, agreed=False):
+        super().__init__(message)
+        self.agreed = agreed
 
 
 class Checkpoint:
@@ -85,7 +92,8 @@ class Checkpoint:
                 if mpi_max(float(self.interrupts)) and epoch + 1 < epochs:
                     if "logger" in self.parts:
                         self.parts["logger"].save_state({})  # the agent as it is now, to be watched
-                    self._stop(f"Stopped after {epoch + 1} of {epochs} epochs; all is saved.")
+                    done = f"Stopped after {epoch + 1} of {epochs} epochs; all is saved."
+                    self._stop(done, agreed=True)
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -104,9 +112,10 @@ class Checkpoint:
                 flush=True,
             )
 
-    def _stop(self, what):
+    def _stop(self, what, agreed=False):
         folder = shlex.quote(str(self.run_folder))
-        raise Stopped(f"{what} Go on with: spinup resume {folder} (in a script: resume=True)")
+        go_on = f"Go on with: spinup resume {folder} (in a script: resume=True)"
+        raise Stopped(f"{what} {go_on}", agreed)
 
     def _listen(self):
         """Take over the signals of Ctrl-C; gives what handled them before."""

@@ -56,15 +56,22 @@ def _abort_job(kind, error, trace):
     abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
 
 
-def abort(code: int, message: str = ""):
-    """End every process of the job with `code`, saying why."""
-    # The others may be about to say the same; then the first process speaks for all.
-    time.sleep(0.5 * (proc_id() > 0))
+def abort(code: int, message: str = "", agreed: bool = False):
+    """End every process of the job with `code`, saying why.
+
+    agreed: all processes do so; then the first one speaks, and the others wait for that
+    """
+    if agreed and proc_id() > 0:
+        barrier()
+        message = ""
+    time.sleep(0.5 * (proc_id() > 0))  # the first process may be about to end all, and say why
     flush_output()
     if message:
         print(paragraph(message), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
+    if agreed and proc_id() == 0:
+        barrier()
     if _world() is not None:
         _world().Abort(code)
     sys.exit(code)
