@@ -1,34 +1,96 @@
 """How fast this version trains beside another one, such as the version before.
 
     git worktree add ../before COMMIT
-    python benchmarks/beside.py ../before --turns 5
+    python benchmarks/beside.py ../before
 
-Each case is trained by both, turn about, each turn in a process of its own; the best of the turns
-counts. Compare only what was measured in one run.
+Both versions train each case at the same time, in two processes that take turns: one does a block
+(50 environment steps and their updates, or a rollout and its epochs of updates) while the other
+waits. A turn is so short that both meet the same noise of the machine. The ratio is the median over
+all pairs of turns; the best block of each is printed beside it.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
-from cases import CASES
+from cases import CASES, Case, make_env
 
 HERE = Path(__file__).resolve().parents[1]
 
 
-def steps_per_second(checkout: Path, case, seconds: float) -> float:
-    """One turn of a checkout on a case."""
-    environment = dict(os.environ, PYTHONPATH=str(checkout), TQDM_DISABLE="1")
-    script = str(checkout / "benchmarks" / "peers.py")
-    words = [sys.executable, script, "ours", json.dumps(asdict(case)), str(seconds)]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        sys.exit(f"{checkout} failed at {case.name}: {done.stderr.strip().splitlines()[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])["steps_per_second"]
+class Turns:
+    """A clock that waits at the beginning of each block for its turn, and tells the time of it."""
+
+    def __init__(self, case: Case):
+        self.case, self.steps, self.began = case, 0, None
+        self.block = max(case.every, 50)
+
+    def tick(self):
+        """Note that a step is about to be taken."""
+        if self.steps >= self.case.warm and (self.steps - self.case.warm) % self.block == 0:
+            now = time.perf_counter()
+            print(0.0 if self.began is None else now - self.began, file=sys.__stdout__, flush=True)
+            if not sys.stdin.readline():
+                os._exit(0)  # the measurement is over
+            self.began = time.perf_counter()
+        self.steps += 1
+
+
+def train(case: Case):
+    """What each of the two processes does."""
+    from peers import ours
+
+    clock = Turns(case)
+    sys.stdout = sys.stderr
+    ours(case, lambda: make_env(case.env, clock))
+
+
+class Version:
+    """A process that trains a case with the spinup of a checkout, a block at a time."""
+
+    def __init__(self, checkout: Path, case: Case):
+        environment = dict(os.environ, PYTHONPATH=str(checkout), TQDM_DISABLE="1")
+        words = [sys.executable, __file__, "--train", json.dumps(asdict(case)), str(checkout)]
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, env=environment,
+        )  # fmt: skip
+        self.read()
+
+    def read(self) -> float:
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.process.args[-1]} ended while it trained.")
+        return float(line)
+
+    def block(self) -> float:
+        """The seconds of one block."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare(case: Case, checkouts: list[Path], seconds: float) -> list[list[float]]:
+    """The times of the blocks of each version, turn about, for so many seconds."""
+    versions = [Version(checkout, case) for checkout in checkouts]
+    times = [[] for _ in versions]
+    while sum(map(sum, times)) < seconds or len(times[0]) < 10:
+        order = list(zip(versions, times))
+        for version, found in order if len(times[0]) % 2 else reversed(order):
+            found.append(version.block())
+    for version in versions:
+        version.end()
+    return times
 
 
 def main():
@@ -37,21 +99,25 @@ def main():
     parser.add_argument(
         "--only", nargs="*", default=[""], help="cases whose name holds one of these"
     )
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="how long a turn takes at least")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each case, both together")
+    parser.add_argument("--train", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if not (args.other / "benchmarks" / "peers.py").exists():
+    if args.train:
+        values = json.loads(args.train)
+        return train(Case(**values | dict(hidden=tuple(values["hidden"]))))
+    if not (args.other / "spinup").is_dir():
         parser.error(f"{args.other} is not a checkout of this project")
-    versions = dict(here=HERE, other=args.other.resolve())
-    print(f"{'case':45} {'here':>9} {'other':>9} {'ratio':>6}   turns (here | other)")
+    print("Environment steps per second of the best block; how often as fast, here / there")
+    print(f"{'case':40} {'here':>9} {'other':>9} {'best':>6} {'median':>7}  pairs")
     for case in [case for case in CASES if any(word in case.name for word in args.only)]:
-        found = {name: [] for name in versions}
-        for _ in range(args.turns):
-            for name, checkout in versions.items():
-                found[name].append(steps_per_second(checkout, case, args.seconds))
-        here, other = max(found["here"]), max(found["other"])
-        turns = " | ".join(" ".join(f"{x:.0f}" for x in found[name]) for name in versions)
-        print(f"{case.name:45} {here:9.0f} {other:9.0f} {here / other:6.2f}   {turns}", flush=True)
+        here, other = compare(case, [HERE, args.other.resolve()], args.seconds)
+        rates = [max(case.every, 50) / min(times) for times in (here, other)]
+        ratio = statistics.median(b / a for a, b in zip(here, other))
+        print(
+            f"{case.name:40} {rates[0]:9.0f} {rates[1]:9.0f} {rates[0] / rates[1]:6.2f} "
+            f"{ratio:7.2f}  {len(here)}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
