@@ -104,7 +104,8 @@ def main():
     args = parser.parse_args()
     if args.train:
         values = json.loads(args.train)
-        return train(Case(**values | dict(hidden=tuple(values["hidden"]))))
+        train(Case(**values | dict(hidden=tuple(values["hidden"]))))
+        return
     if not (args.other / "spinup").is_dir():
         parser.error(f"{args.other} is not a checkout of this project")
     print("Environment steps per second of the best block; how often as fast, here / there")

@@ -454,8 +454,8 @@ class VectorEnv:
         self.observation_space = first.observation_space
         self.action_space = copy.deepcopy(first.action_space)  # its random stream is ours alone
         self.max_ep_len = np.inf if max_ep_len is None else max_ep_len
-        image = self.observation_space.dtype == np.uint8  # kept as it is, a quarter of the size
-        self.obs_dtype = np.dtype(np.uint8 if image else np.float32)
+        self.of_bytes = self.observation_space.dtype == np.uint8  # kept so, a quarter of the size
+        self.obs_dtype = np.dtype(np.uint8 if self.of_bytes else np.float32)
         self.seeds = [np.random.default_rng(derive(seed, 0, i)) for i in range(n)]
         self.action_space.np_random.bit_generator.state = generator_state(derive(seed, 1))
         self.watch = Watch()  # a checkpoint replaces it by that of the whole run
@@ -498,7 +498,7 @@ class VectorEnv:
     def _observation(self, obs):
         """An observation in the shape of its space; NumPy would spread too few numbers silently."""
         obs, space = np.asarray(obs), self.observation_space
-        if self.obs_dtype == np.uint8 and obs.dtype != np.uint8:
+        if self.of_bytes and obs.dtype != np.uint8:
             self._require_bytes(obs)
         if obs.shape == space.shape:
             return obs

@@ -6,7 +6,7 @@ still consists of the same layers, whose weights lie where they lay, and that no
 """
 
 from operator import attrgetter
-from weakref import WeakKeyDictionary
+from weakref import finalize
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ NUMPY_ACTIVATIONS = {
     nn.ReLU: lambda x: np.maximum(x, 0, out=x),
     nn.Identity: lambda x: x,
 }
-_plans, _views = WeakKeyDictionary(), WeakKeyDictionary()
+_plans, _views = {}, {}  # by the ids of networks that are alive
 _data_ptr, _strides = torch.Tensor.data_ptr, torch.Tensor.stride
 
 
@@ -32,34 +32,35 @@ class _Plan:
         groups = [m.__dict__[name] for m in modules for name in private.HELD]
         self.containers = [group for group in groups if group]
         self.copies = [dict(group) for group in self.containers]
-        self.sized = [group for group in groups if not group] + [m.__dict__ for m in modules]
-        self.sized += [m.__dict__[name] for m in modules for name in private.HOOKS]
+        self.sized = [m.__dict__ for m in modules]
         self.sizes = list(map(len, self.sized))
         self.tensors = [*net.parameters(), *net.buffers()]
-        self.places, self.strides = map(list, (self._places(), map(_strides, self.tensors)))
-        self.scratch = {}
+        self.matrices = [t for t in self.tensors if t.ndim > 1]
+        self.places = list(map(_data_ptr, self.tensors))
+        self.strides = list(map(_strides, self.matrices))
+        self.scratch, self.hooks_made = {}, private.hooks_made()
         hooked = any(map(private.has_hooks, modules))
         self.before, self.layers = (None, None) if hooked else _as_arrays(net)
-
-    def _places(self):
-        return map(_data_ptr, self.tensors)
 
     def intact(self) -> bool:
         try:
             return (
-                self.containers == self.copies
+                self.hooks_made == private.hooks_made()
+                and self.containers == self.copies
                 and list(map(len, self.sized)) == self.sizes
-                and list(self._places()) == self.places
-                and list(map(_strides, self.tensors)) == self.strides
+                and list(map(_data_ptr, self.tensors)) == self.places
+                and list(map(_strides, self.matrices)) == self.strides
             )
         except RuntimeError:  # tensors that are others now cannot be compared
             return False
 
 
 def _plan(net):
-    plan = _plans.get(net)
+    plan = _plans.get(id(net))
+    if plan is None:
+        finalize(net, _plans.pop, id(net), None)
     if plan is None or not plan.intact():
-        plan = _plans[net] = _Plan(net)
+        plan = _plans[id(net)] = _Plan(net)
     return plan
 
 
@@ -90,7 +91,10 @@ def numpy_view(module, name):
     tensor = getattr(module, name)
     if not switch.enabled() or not tensor.is_cpu:
         return None
-    views, now = _views.setdefault(module, {}), (tensor.data_ptr(), tensor.stride())
+    if id(module) not in _views:
+        _views[id(module)] = {}
+        finalize(module, _views.pop, id(module), None)
+    views, now = _views[id(module)], (tensor.data_ptr(), tensor.stride())
     place, array = views.get(name, (None, None))
     if place != now:
         array = tensor.detach().numpy()

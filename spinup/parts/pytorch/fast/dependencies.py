@@ -20,7 +20,7 @@ import sysconfig
 import types
 from collections import OrderedDict, defaultdict, deque
 from enum import Enum
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +67,26 @@ MOST_THINGS = 50_000  # that are walked through; more is not what an update look
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _requires_grad, _code = attrgetter("requires_grad"), attrgetter("__code__")
-_gradient_hooks, _defaults = private.gradient_hooks, attrgetter("__defaults__")
+_defaults = attrgetter("__defaults__")
+
+
+class _CountingModule(types.ModuleType):
+    """A module that counts how often somebody gives one of its names another meaning."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        _renamings.count += 1
+
+    def __delattr__(self, name):
+        super().__delattr__(name)
+        _renamings.count += 1
+
+
+class _Renamings:
+    count = 0  # in all modules of ours that updates use
+
+
+_renamings = _Renamings()
 
 
 class Dependencies:
@@ -75,8 +94,11 @@ class Dependencies:
 
     def __init__(self, update, learner, batch, settings):
         self.containers, self.copies = [], []  # dicts, lists and the like; what they held
+        self.checked, self.held = [], []  # those of them that are compared before every replay
+        self.getters, self.got = [], []  # of modules whose forward we know, what it may look at
         self.owners = []  # modules and classes of spinup
         self.namespaces, self.namespaces_before = [], []  # their names
+        self.class_names, self.class_names_before = [], []  # those of classes only
         self.sizes, self.lengths = [], []  # dicts of which only the size can change
         self.hooks = []  # dicts that must stay empty
         self.names = []  # (dict of a module or a class, name, value)
@@ -98,6 +120,10 @@ class Dependencies:
         self.fingerprint = self._fingerprint()
         self.codes = list(map(_code, self.functions))
         self.defaults = list(map(_defaults, self.functions))
+        self.names = list(
+            {(id(d), name): (d, name, value) for d, name, value in self.names}.values()
+        )
+        self.hooks_made, self.renamings = private.hooks_made(), _renamings.count
         del self._seen, self._alive
 
     # --- What is checked before every replay ---
@@ -106,9 +132,11 @@ class Dependencies:
         """Whether all is as it was."""
         try:
             return (
-                not any(self.hooks)
-                and self.containers == self.copies
-                and self.namespaces == self.namespaces_before
+                (private.hooks_made() == self.hooks_made or self._no_hooks())
+                and (_renamings.count == self.renamings or self._no_renaming())
+                and self.checked == self.held
+                and [get(holder) for get, holder in self.getters] == self.got
+                and self.class_names == self.class_names_before
                 and list(map(len, self.sizes)) == self.lengths
                 and all(holder[name] is value for holder, name, value in self.names)
                 and all(cell.cell_contents is value for cell, value in self.cells)
@@ -120,13 +148,28 @@ class Dependencies:
         except Exception:  # such as a name that is gone, or tensors that cannot be compared
             return False
 
+    def _no_hooks(self) -> bool:
+        """Whether hooks that somebody has made since are none on what this update uses."""
+        made = private.hooks_made()
+        if any(self.hooks) or any(map(private.gradient_hooks, self.parameters)):
+            return False
+        self.hooks_made = made
+        return True
+
+    def _no_renaming(self) -> bool:
+        """Whether names that somebody has changed in a module of ours are none that count here."""
+        count = _renamings.count
+        if self.namespaces != self.namespaces_before:
+            return False
+        self.renamings = count
+        return True
+
     def _fingerprint(self):
-        """Where the tensors lie, and how; whether they learn; whether somebody hooked into them."""
+        """Where the tensors lie, and how; and whether they learn."""
         shapes = list(map(torch.Tensor.stride, self.parameters))
         places = list(map(torch.Tensor.data_ptr, self.parameters))
         places += map(torch.Tensor.data_ptr, self.tensors)
-        learned = list(map(_requires_grad, self.parameters))
-        return places, shapes, learned, any(map(_gradient_hooks, self.parameters))
+        return places, shapes, list(map(_requires_grad, self.parameters))
 
     # --- What is asked after an update has run once ---
 
@@ -148,10 +191,10 @@ class Dependencies:
             return "a variable of the function around it"
         if any(self.hooks):
             return "the hooks of a module"
-        places, shapes, learned, hooks = self._fingerprint()
+        places, shapes, learned = self._fingerprint()
         if (places, shapes) != self.fingerprint[:2]:
             return "where a parameter lies in memory"
-        if learned != self.fingerprint[2] or hooks != self.fingerprint[3]:
+        if learned != self.fingerprint[2] or any(map(private.gradient_hooks, self.parameters)):
             return "the requires_grad or the hooks of a parameter"
         return None
 
@@ -220,17 +263,24 @@ class Dependencies:
         if "forward" in own:
             self._walk(own["forward"], f"{path}.forward")
         self.hooks += [own[name] for name in private.HOOKS]
-        if type(module) in SIMPLE and own.keys() == _OF_SIMPLE[type(module)]:
+        known = type(module) in SIMPLE and own.keys() == _OF_SIMPLE[type(module)]
+        trusted = known or _is_trusted(type(module).__module__)
+        if known:
             self._size(own)
         else:
-            self._container(own)
+            self._container(own, checked=not trusted)
             self._walk(type(module), type(module).__name__)
             for name in own.keys() - _OF_EVERY_MODULE:
                 self._walk(own[name], f"{path}.{name}")
+        if trusted and not known:
+            names = ["training", *(own.keys() - _OF_EVERY_MODULE)]
+            self.getters.append((itemgetter(*names), own))
+            self.got.append(itemgetter(*names)(own))
+            self._size(own)
         for group in private.HELD:
             if own[group]:
                 self._look_at_container(own[group], path)
-            elif type(module) not in SIMPLE:
+            elif not trusted:
                 self._size(own[group])
 
     def _look_at_container(self, container, path):
@@ -299,6 +349,11 @@ class Dependencies:
             self.owners.append(owner)
             self.namespaces.append(vars(owner))
             self.namespaces_before.append(dict(vars(owner)))
+            if isinstance(owner, type):
+                self.class_names.append(self.namespaces[-1])
+                self.class_names_before.append(self.namespaces_before[-1])
+            else:
+                owner.__class__ = _CountingModule
 
     def _look_at_code(self, code, namespace):
         loaded, attributes = set(), set()
@@ -447,9 +502,12 @@ class Dependencies:
           np.ufunc), _look_at_builtin),
     )  # fmt: skip
 
-    def _container(self, container):
+    def _container(self, container, checked=True):
         self.containers.append(container)
         self.copies.append(copy.copy(container))
+        if checked:
+            self.checked.append(container)
+            self.held.append(self.copies[-1])
 
     def _size(self, container):
         self.sizes.append(container)

@@ -34,6 +34,7 @@ _TorchDispatchMode = _import("torch.utils._python_dispatch", "TorchDispatchMode"
 tree_flatten = _import("torch.utils._pytree", "tree_flatten")
 tree_unflatten = _import("torch.utils._pytree", "tree_unflatten")
 tree_map_only = _import("torch.utils._pytree", "tree_map_only")
+_Handle = _find("utils.hooks.RemovableHandle")  # one is made for each hook, and numbered
 fused_adam_ = _find("_fused_adam_")
 foreach_lerp_ = _find("_foreach_lerp_")
 DisableTorchFunction = _find("_C.DisableTorchFunction")
@@ -99,6 +100,11 @@ def watched() -> bool:
         or torch.is_inference_mode_enabled()
         or in_transform()
     )
+
+
+def hooks_made() -> int:
+    """How many hooks of any kind have been made so far."""
+    return _Handle.next_id
 
 
 def hooked_everywhere() -> bool:
