@@ -59,20 +59,17 @@ def _abort_job(kind, error, trace):
 def abort(code: int, message: str = "", agreed: bool = False):
     """End every process of the job with `code`, saying why.
 
-    agreed: all processes do so; then the first one speaks, and the others wait for that
+    agreed: all processes do so; then the first one speaks, and each ends by itself
     """
-    if agreed and proc_id() > 0:
-        barrier()
-        message = ""
-    time.sleep(0.5 * (proc_id() > 0))  # the first process may be about to end all, and say why
+    if not agreed:
+        time.sleep(0.5 * (proc_id() > 0))  # the first process may be about to say the same
     flush_output()
-    if message:
+    if message and (proc_id() == 0 or not agreed):
         print(paragraph(message), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
-    if agreed and proc_id() == 0:
-        barrier()
-    if _world() is not None:
+    if _world() is not None and not agreed:
+        time.sleep(0.3)  # for mpiexec, which drops what it has not read yet when it ends all
         _world().Abort(code)
     sys.exit(code)
 
