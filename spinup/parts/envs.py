@@ -412,7 +412,9 @@ def within_space(space, actions) -> np.ndarray:
     if not isinstance(space, Box):
         return np.asarray(actions).reshape(-1) + space.start
     if space.dtype.kind == "f":
-        actions = np.asarray(actions, space.dtype).reshape(-1, *space.shape)
+        actions = np.asarray(actions, space.dtype)
+        if actions.shape[1:] != space.shape:
+            actions = actions.reshape(-1, *space.shape)
         return np.minimum(np.maximum(actions, space.low), space.high)
     return _integers_within(space, np.asarray(actions).reshape(-1, *space.shape))
 
@@ -456,6 +458,7 @@ class VectorEnv:
         self.max_ep_len = np.inf if max_ep_len is None else max_ep_len
         self.of_bytes = self.observation_space.dtype == np.uint8  # kept so, a quarter of the size
         self.obs_dtype = np.dtype(np.uint8 if self.of_bytes else np.float32)
+        self.obs_shape = self.observation_space.shape
         self.seeds = [np.random.default_rng(derive(seed, 0, i)) for i in range(n)]
         self.action_space.np_random.bit_generator.state = generator_state(derive(seed, 1))
         self.watch = Watch()  # a checkpoint replaces it by that of the whole run
@@ -497,17 +500,17 @@ class VectorEnv:
 
     def _observation(self, obs):
         """An observation in the shape of its space; NumPy would spread too few numbers silently."""
-        obs, space = np.asarray(obs), self.observation_space
+        obs = np.asarray(obs)
         if self.of_bytes and obs.dtype != np.uint8:
             self._require_bytes(obs)
-        if obs.shape == space.shape:
+        if obs.shape == self.obs_shape:
             return obs
-        if obs.size != np.prod(space.shape):
+        if obs.size != np.prod(self.obs_shape):
             raise UserError(
                 f"{self.envs[0].unwrapped} gave an observation of shape {obs.shape}, but its "
-                f"observation_space says {space.shape}. Make them agree."
+                f"observation_space says {self.obs_shape}. Make them agree."
             )
-        return obs.reshape(space.shape)
+        return obs.reshape(self.obs_shape)
 
     def _require_bytes(self, obs):
         """Refuse numbers that a byte cannot hold: NaN, fractions, or anything outside 0 to 255."""
@@ -534,7 +537,7 @@ class VectorEnv:
             kind = kind_of(actions.reshape(n, -1)[i])
             self.watch.action(f"the action for environment {i} is {kind}", self)
         actions = within_space(self.action_space, actions)
-        obs2 = np.empty((n, *self.observation_space.shape), self.obs_dtype)
+        obs2 = np.empty((n, *self.obs_shape), self.obs_dtype)
         rew, terminated = np.empty(n, np.float32), np.empty(n, bool)
         truncated, ended, episodes = np.empty(n, bool), [], []
         self.lengths += 1

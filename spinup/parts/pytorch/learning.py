@@ -24,8 +24,8 @@ class Adam:
     def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8):
         params = list(params)
         self.param_groups = [dict(params=params, lr=lr, betas=betas, eps=eps)]  # as in PyTorch's
-        self.exp_avgs = [torch.zeros_like(p) for p in params]
-        self.exp_avg_sqs = [torch.zeros_like(p) for p in params]
+        self.exp_avgs = tuple(torch.zeros_like(p) for p in params)
+        self.exp_avg_sqs = tuple(torch.zeros_like(p) for p in params)
         self.counts = torch.zeros(len(params), device=params[0].device)  # steps taken, of each
 
     @torch.no_grad()
@@ -41,8 +41,12 @@ class Adam:
                 _adam(*column, self.counts[i], group["lr"], *group["betas"], group["eps"])
 
     def state_dict(self):
-        moments = dict(exp_avgs=self.exp_avgs, exp_avg_sqs=self.exp_avg_sqs, counts=self.counts)
-        return dict(moments, lr=self.param_groups[0]["lr"])
+        return dict(
+            exp_avgs=list(self.exp_avgs),
+            exp_avg_sqs=list(self.exp_avg_sqs),
+            counts=self.counts,
+            lr=self.param_groups[0]["lr"],
+        )
 
     def load_state_dict(self, state):
         """Take over saved values, in place."""

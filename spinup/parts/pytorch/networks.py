@@ -100,8 +100,9 @@ class MLPGaussianActor(Actor):
         """An action for each of a few observations and its log probability, as arrays."""
         mu, log_std = apply_to_arrays(self.mu_net, obs), as_array(self, "log_std")
         noise = torch.randn(mu.shape).numpy()
-        logp = (noise * noise) @ np.full(len(log_std), -0.5, np.float32)
-        return mu + np.exp(log_std) * noise, logp - (log_std.sum() + len(log_std) * HALF_LOG_2PI)
+        constant = np.add.reduce(log_std) + len(log_std) * HALF_LOG_2PI
+        logp = -0.5 * np.add.reduce(noise * noise, -1) - constant
+        return mu + np.exp(log_std) * noise, logp
 
     def mode(self, obs):
         """The mean of the Gaussian."""
@@ -165,6 +166,7 @@ class MLPActorCritic(nn.Module):
         self.pi = kind(obs_dim, act_dim, hidden_sizes, activation, pi_features)
         self.v = MLPCritic(obs_dim, hidden_sizes, activation, v_features)
 
+    @fast.checked_once
     def step(self, obs):
         """An action, the value of `obs`, and the log probability of the action, as arrays."""
         single = obs.ndim == len(self.obs_shape)  # one observation, not a batch of them
@@ -309,6 +311,7 @@ class MLPActor(nn.Module):
     def forward(self, obs):
         return self.range(torch.tanh(self.pi(obs)))
 
+    @fast.checked_once
     def act(self, obs):
         """The action for one observation or for each of a few, as an array."""
         single = obs.ndim == self.obs_dims
@@ -337,6 +340,7 @@ class SquashedGaussianMLPActor(nn.Module):
         unit, logp = squash(mu, log_std, noise) if found is None else found
         return self.range(unit), logp if with_logprob else None
 
+    @fast.checked_once
     def act(self, obs, deterministic=False):
         """An action for one observation or for each of a few, as an array."""
         single = obs.ndim == self.flat.dims

@@ -10,11 +10,12 @@ gives None where it does not know exactly what it would stand in for, and plain 
     mlp_forward, heads_forward, stacked_forward, squashed_sample    fused layers
     adam_step, clip_gradients, move_towards                         one call for many parameters
     numpy_forward       a network applied to a few observations
+    checked_once        one check for all networks that a policy asks
     gradients           leaves out what nobody asked for
 """
 
 from spinup.parts.pytorch.fast import capture, concurrency
-from spinup.parts.pytorch.fast.acting import numpy_forward, numpy_view
+from spinup.parts.pytorch.fast.acting import checked_once, numpy_forward, numpy_view
 from spinup.parts.pytorch.fast.capture import recorded, reports
 from spinup.parts.pytorch.fast.concurrency import run_concurrently
 from spinup.parts.pytorch.fast.fused import (
@@ -28,10 +29,10 @@ from spinup.parts.pytorch.fast.steps import adam_step, average, clip_gradients, 
 from spinup.parts.pytorch.fast.switch import enabled, plain
 
 __all__ = [
-    "adam_step", "average", "clip_gradients", "enabled", "gradients", "heads_forward",
-    "load_state_dict", "mlp_forward", "move_towards", "numpy_forward", "numpy_view", "plain",
-    "recorded", "reports", "reset", "run_concurrently", "squashed_sample", "stacked_forward",
-    "state_dict",
+    "adam_step", "average", "checked_once", "clip_gradients", "enabled", "gradients",
+    "heads_forward", "load_state_dict", "mlp_forward", "move_towards", "numpy_forward",
+    "numpy_view", "plain", "recorded", "reports", "reset", "run_concurrently",
+    "squashed_sample", "stacked_forward", "state_dict",
 ]  # fmt: skip
 
 

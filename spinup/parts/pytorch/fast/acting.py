@@ -1,18 +1,20 @@
-"""A network applied to a few observations, in NumPy.
+"""Networks applied to a few observations, in NumPy.
 
 Asked about one observation at a time, PyTorch takes longer to be called than to compute. The arrays
 are views of the weights, so they see every update. Before each use it is checked that the network
 still consists of the same layers, whose weights lie where they lay, and that nobody hooks into it.
 """
 
+import threading
+from functools import wraps
 from operator import attrgetter
 from weakref import finalize
 
 import numpy as np
-import torch
 from torch import nn
 
 from spinup.parts.pytorch.fast import private, switch
+from spinup.parts.pytorch.fast.guards import Unchanged
 
 MAX_ROWS = 64  # beyond, PyTorch is faster
 NUMPY_ACTIVATIONS = {
@@ -20,48 +22,69 @@ NUMPY_ACTIVATIONS = {
     nn.ReLU: lambda x: np.maximum(x, 0, out=x),
     nn.Identity: lambda x: x,
 }
-_plans, _views = {}, {}  # by the ids of networks that are alive
-_data_ptr, _strides = torch.Tensor.data_ptr, torch.Tensor.stride
+_plans = {}  # by the ids of modules that are alive
+_current = threading.local()  # the plan that was checked when a policy was asked, if one is
 
 
 class _Plan:
-    """A network as arrays, and what must stay as it is for that to be true."""
+    """The networks and numbers inside a module as arrays, while it is as it was."""
 
-    def __init__(self, net):
-        modules = list(net.modules())
-        groups = [m.__dict__[name] for m in modules for name in private.HELD]
-        self.containers = [group for group in groups if group]
-        self.copies = [dict(group) for group in self.containers]
-        self.sized = [m.__dict__ for m in modules]
-        self.sizes = list(map(len, self.sized))
-        self.tensors = [*net.parameters(), *net.buffers()]
-        self.matrices = [t for t in self.tensors if t.ndim > 1]
-        self.places = list(map(_data_ptr, self.tensors))
-        self.strides = list(map(_strides, self.matrices))
-        self.scratch, self.hooks_made = {}, private.hooks_made()
-        hooked = any(map(private.has_hooks, modules))
-        self.before, self.layers = (None, None) if hooked else _as_arrays(net)
+    def __init__(self, root):
+        modules = list(root.modules())
+        self.inside = set(map(id, modules))
+        dicts = [m.__dict__ for m in modules]
+        dicts += [own[name] for own in dicts for name in private.HELD if own[name]]
+        self.unchanged = Unchanged(dicts, [*root.parameters(), *root.buffers()])
+        self.hooks_made, self.hooked = private.hooks_made(), any(map(private.has_hooks, modules))
+        self.networks, self.views = {}, {}  # by the ids of modules inside
 
     def intact(self) -> bool:
-        try:
-            return (
-                self.hooks_made == private.hooks_made()
-                and self.containers == self.copies
-                and list(map(len, self.sized)) == self.sizes
-                and list(map(_data_ptr, self.tensors)) == self.places
-                and list(map(_strides, self.matrices)) == self.strides
-            )
-        except RuntimeError:  # tensors that are others now cannot be compared
-            return False
+        return self.hooks_made == private.hooks_made() and self.unchanged.intact()
+
+    def network(self, net):
+        """What comes before the layers of `net`, these, and scratch memory by number of rows."""
+        if id(net) not in self.networks:
+            before, layers = (None, None) if self.hooked else _as_arrays(net)
+            self.networks[id(net)] = before, layers, {}
+        return self.networks[id(net)]
+
+    def view(self, module, name):
+        """A parameter or buffer as an array; None where it is not on the CPU."""
+        key = id(module), name
+        if key not in self.views:
+            tensor = getattr(module, name)
+            self.views[key] = tensor.detach().numpy() if tensor.is_cpu else None
+        return self.views[key]
 
 
-def _plan(net):
-    plan = _plans.get(id(net))
+def _plan(module):
+    """The plan of a module, or of one around it that was just checked."""
+    plan = getattr(_current, "plan", None)
+    if plan is not None and id(module) in plan.inside:
+        return plan
+    plan = _plans.get(id(module))
     if plan is None:
-        finalize(net, _plans.pop, id(net), None)
+        finalize(module, _plans.pop, id(module), None)
     if plan is None or not plan.intact():
-        plan = _plans[id(net)] = _Plan(net)
+        plan = _plans[id(module)] = _Plan(module)
     return plan
+
+
+def checked_once(method):
+    """Let a method that asks several networks of its module check them once, not one by one."""
+
+    @wraps(method)
+    def checked(self, *args, **kwargs):
+        if not switch.enabled() or private.hooked_everywhere():
+            return method(self, *args, **kwargs)
+        before = getattr(_current, "plan", None)
+        _current.plan = _plan(self)
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            _current.plan = before
+
+    return checked
 
 
 def numpy_forward(net, obs):
@@ -69,17 +92,18 @@ def numpy_forward(net, obs):
     rows = obs.shape[0]
     if rows > MAX_ROWS or not switch.enabled() or private.hooked_everywhere():
         return None
-    plan = _plan(net)
-    if plan.layers is None:
+    before, layers, scratch = _plan(net).network(net)
+    if layers is None:
         return None
-    if rows not in plan.scratch:
-        plan.scratch[rows] = [np.empty((rows, b.size), b.dtype) for _, b, _ in plan.layers]
+    if rows not in scratch:
+        scratch[rows] = [np.empty((rows, b.size), b.dtype) for _, b, _ in layers]
     x = obs if isinstance(obs, np.ndarray) else obs.numpy()
     x = x if x.ndim == 2 else x.reshape(rows, -1)
-    for shift, scale, limit in plan.before:
+    for shift, scale, limit in before:
         x = np.minimum(np.maximum((x - shift) * scale, -limit), limit)
-    x = x.astype(plan.layers[0][1].dtype, copy=False)
-    for (weight, bias, activation), y in zip(plan.layers, plan.scratch[rows]):
+    if x.dtype != scratch[rows][0].dtype:
+        x = x.astype(scratch[rows][0].dtype)
+    for (weight, bias, activation), y in zip(layers, scratch[rows]):
         np.dot(x, weight, y)
         np.add(y, bias, y)
         x = activation(y)
@@ -88,18 +112,9 @@ def numpy_forward(net, obs):
 
 def numpy_view(module, name):
     """A parameter as an array that sees its updates; None where plain code must do it."""
-    tensor = getattr(module, name)
-    if not switch.enabled() or not tensor.is_cpu:
+    if not switch.enabled() or private.hooked_everywhere():
         return None
-    if id(module) not in _views:
-        _views[id(module)] = {}
-        finalize(module, _views.pop, id(module), None)
-    views, now = _views[id(module)], (tensor.data_ptr(), tensor.stride())
-    place, array = views.get(name, (None, None))
-    if place != now:
-        array = tensor.detach().numpy()
-        views[name] = now, array
-    return array
+    return _plan(module).view(module, name)
 
 
 def _as_arrays(net):

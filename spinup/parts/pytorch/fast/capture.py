@@ -18,6 +18,7 @@ changed nothing.
 
 import random
 import weakref
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial, wraps
 
@@ -144,8 +145,7 @@ class _Captures:
             capture = self._find(batch, settings)
             if capture is not None and capture.trusted:
                 with turn():
-                    if not capture.take(batch):  # on another device, or part of a graph
-                        return self._eager(update, learner, batch, settings)
+                    capture.take(batch)
                     self.replays += 1
                     note_call(capture)
                     return capture.replay()
@@ -157,8 +157,7 @@ class _Captures:
                         capture = self._new(update, learner, batch, settings)
                     else:
                         capture.verify_next(update, learner, batch, settings)
-                    if not capture.take(batch):
-                        raise NotCapturable("its batch cannot be copied")
+                    capture.take(batch)
                     note_call(capture)
                     self.replays += 1
                     return capture.replay()
@@ -177,12 +176,11 @@ class _Captures:
 
     def _find(self, batch, settings):
         """The capture that stands for this call; None where there is none yet."""
-        layout = _layout(batch)
         for i, capture in enumerate(self.all):
-            if capture.layout == layout and capture.fits(settings):
+            if capture.fits(batch, settings):
                 if i:
                     self.all.insert(0, self.all.pop(i))
-                return None if private.watched() else capture
+                return None if private.unseen() else capture
         return None
 
     def _new(self, update, learner, batch, settings):
@@ -352,8 +350,9 @@ class Capture:
             raise NotCapturable("its batch is part of a graph that autograd built before")
         arrange_critics(learner)
         self.trusted = False
-        self.layout, self.settings = _layout(batch), dict(settings)
-        self.kinds = list(map(type, settings.values()))
+        self.batch_type, self.column_types = type(batch), list(map(type, batch))
+        self.settings, self.setting_types = dict(settings), list(map(type, settings.values()))
+        self.modes = _modes()
         self.dependencies = dependencies = Dependencies(update, learner, batch, settings)
         snapshot, trace = Snapshot(dependencies), Trace()
         self.inputs = _copied(batch)
@@ -365,6 +364,7 @@ class Capture:
         free = may_choose(threads) and num_procs() == 1  # other processes would have to wait
         free = free and self._is_the_same_with_one_thread(snapshot)
         self.run = Threads(threads).run if free else _carry_out
+        self.quietly = _quiet_context().run
 
     # --- What happens once ---
 
@@ -433,10 +433,9 @@ class Capture:
         self.writes = trace.written & self.reads | _storages(self.params)
         self.results = [placed(x).numpy() if torch.is_tensor(x) else x for x in leaves]
         read = {s for call in trace.calls for s in _storages(call[1:3])} | _storages(leaves)
-        self.arrays = [
-            None if x is None or private.storage_id(x) not in read else x.numpy()
-            for x in self.inputs
-        ]
+        used = [x is not None and private.storage_id(x) in read for x in self.inputs]
+        self.columns = [i for i, is_used in enumerate(used) if is_used]
+        self.places = [self.inputs[i] for i in self.columns]
 
     def _verify(self, snapshot, expected, where):
         """Carry out all steps, each beside PyTorch's own operation, and compare in the end."""
@@ -478,8 +477,7 @@ class Capture:
                 raise NotCapturable("its second call did something that its first did not")
         finally:
             snapshot.restore()
-        if not self.take(batch):
-            raise NotCapturable("its batch cannot be copied")
+        self.take(batch)
         self._verify(snapshot, expected, "on the next batch")
         self.trusted, self.checks = True, None
 
@@ -502,38 +500,34 @@ class Capture:
 
     # --- What happens at every call ---
 
-    def fits(self, settings) -> bool:
+    def fits(self, batch, settings) -> bool:
         """Whether the update would do now what it did when it was captured."""
         try:
-            same = settings == self.settings and list(map(type, settings.values())) == self.kinds
+            same = (
+                type(batch) is self.batch_type
+                and list(map(type, batch)) == self.column_types
+                and settings == self.settings
+                and list(map(type, settings.values())) == self.setting_types
+                and _modes() == self.modes
+            )
         except Exception:  # settings that cannot be compared, such as tensors
             return False
-        return same and self.dependencies.intact()
+        return same and self.dependencies.intact([x for x in batch if x is not None])
 
-    def take(self, batch) -> bool:
-        """Copy a batch to where the steps look for it; False where PyTorch does not let us."""
-        try:
-            for here, given in zip(self.arrays, batch):
-                if here is not None:
-                    np.copyto(here, given.numpy())
-        except (RuntimeError, TypeError):
-            return False
-        return True
+    def take(self, batch):
+        """Copy a batch to where the steps look for it."""
+        private.foreach_copy_(self.places, [batch[i] for i in self.columns])
 
     def replay(self):
         for p, grad in zip(self.params, self.grads):
             p.grad = grad  # another capture leaves it elsewhere
-        with np.errstate(all="ignore"):  # as PyTorch, which says nothing of infinities
-            self.run(self.steps)
+        self.quietly(self.run, self.steps)
         return self.rebuilt([_copy(result) for result in self.results])
 
 
-def _layout(batch) -> list | None:
-    """What a batch has in common with those that a capture stands for."""
-    if not isinstance(batch, tuple):
-        return None
-    layout = [(x.shape, x.dtype) if type(x) is _Tensor else (x, type(x)) for x in batch]
-    return [*layout, torch.is_grad_enabled(), torch.get_default_dtype(), type(batch)]
+def _modes():
+    """What else decides what an operation does."""
+    return torch.is_grad_enabled(), torch.get_default_dtype()
 
 
 def _copied(batch):
@@ -543,6 +537,13 @@ def _copied(batch):
 
 def _rebuilt(batch, columns):
     return type(batch)(*columns) if hasattr(batch, "_fields") else tuple(columns)
+
+
+def _quiet_context():
+    """A context in which NumPy says nothing of infinities, as PyTorch."""
+    context = copy_context()  # NumPy's errstate, entered at every replay, would take longer
+    context.run(np.seterr, all="ignore")
+    return context
 
 
 def _carry_out(steps):

@@ -20,7 +20,7 @@ import sysconfig
 import types
 from collections import OrderedDict, defaultdict, deque
 from enum import Enum
-from operator import attrgetter, itemgetter
+from operator import attrgetter, getitem, is_
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from spinup.parts.pytorch.fast import private
+from spinup.parts.pytorch.fast.guards import Unchanged, same_entries
 
 
 class NotCapturable(Exception):
@@ -66,8 +67,8 @@ _OF_SIMPLE = {kind: vars(kind(1, 1) if kind is nn.Linear else kind()).keys() for
 MOST_THINGS = 50_000  # that are walked through; more is not what an update looks at
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
-_requires_grad, _code = attrgetter("requires_grad"), attrgetter("__code__")
-_defaults = attrgetter("__defaults__")
+_requires_grad, _contents = attrgetter("requires_grad"), attrgetter("cell_contents")
+_body = attrgetter("__code__", "__defaults__")
 
 
 class _CountingModule(types.ModuleType):
@@ -94,18 +95,14 @@ class Dependencies:
 
     def __init__(self, update, learner, batch, settings):
         self.containers, self.copies = [], []  # dicts, lists and the like; what they held
-        self.checked, self.held = [], []  # those of them that are compared before every replay
-        self.getters, self.got = [], []  # of modules whose forward we know, what it may look at
         self.owners = []  # modules and classes of spinup
         self.namespaces, self.namespaces_before = [], []  # their names
-        self.class_names, self.class_names_before = [], []  # those of classes only
         self.sizes, self.lengths = [], []  # dicts of which only the size can change
         self.hooks = []  # dicts that must stay empty
         self.names = []  # (dict of a module or a class, name, value)
         self.classes = {}  # by the id of such a dict of a class
         self.cells = []  # (cell of a closure, value)
-        self.functions, self.codes, self.defaults = [], [], []
-        self.kinds = []  # (container, types of its values), for 1 equals True
+        self.functions = []
         self.groups, self.reads_groups = [], False  # of optimizers; whether code looks at them
         self.parameters, self.tensors = [], []  # of networks; all others
         self.moments = []  # of optimizers of ours, whose memory nobody else moves
@@ -117,33 +114,49 @@ class Dependencies:
             self._walk(value, name)
         if self.reads_groups:  # not only the optimizer's own step sees the learning rate
             self.names += [(group, "lr", group["lr"]) for group in self.groups]
-        self.fingerprint = self._fingerprint()
-        self.codes = list(map(_code, self.functions))
-        self.defaults = list(map(_defaults, self.functions))
         self.names = list(
             {(id(d), name): (d, name, value) for d, name, value in self.names}.values()
         )
+        self.fingerprint = self._fingerprint()
         self.hooks_made, self.renamings = private.hooks_made(), _renamings.count
+        self._prepare_checks(batch)
         del self._seen, self._alive
+
+    def _prepare_checks(self, batch):
+        """Sort what is compared before every replay by what it costs."""
+        groups = set(map(id, self.groups))  # of which the learning rate may change
+        classes = [vars(owner) for owner in self.owners if isinstance(owner, type)]
+        dicts = [c for c in self.containers if isinstance(c, dict)] + self.sizes + classes
+        dicts = [d for d in dicts if id(d) not in groups]
+        columns = [x for x in batch if torch.is_tensor(x)]
+        self.unchanged = Unchanged(dicts, self.parameters + self.tensors, columns)
+        pairs = zip(self.containers, self.copies)
+        self.lists, self.lists_before = _columns(
+            [pair for pair in pairs if not isinstance(pair[0], dict)], 2
+        )
+        # Of the names in the user's modules, those that are used: others may change all the time.
+        whole = set(map(id, dicts))
+        used = [row for row in self.names if id(row[0]) not in whole]
+        self.holders, self.used_names, self.used_values = _columns(used, 3)
+        self.cells_used, self.cell_values = _columns(self.cells, 2)
+        self.bodies = list(map(_body, self.functions))
 
     # --- What is checked before every replay ---
 
-    def intact(self) -> bool:
-        """Whether all is as it was."""
+    def intact(self, columns) -> bool:
+        """Whether all is as it was.
+
+        columns: of a batch, which must be like those of the batch that was given first
+        """
         try:
             return (
                 (private.hooks_made() == self.hooks_made or self._no_hooks())
                 and (_renamings.count == self.renamings or self._no_renaming())
-                and self.checked == self.held
-                and [get(holder) for get, holder in self.getters] == self.got
-                and self.class_names == self.class_names_before
-                and list(map(len, self.sizes)) == self.lengths
-                and all(holder[name] is value for holder, name, value in self.names)
-                and all(cell.cell_contents is value for cell, value in self.cells)
-                and list(map(_code, self.functions)) == self.codes
-                and list(map(_defaults, self.functions)) == self.defaults
-                and all(list(map(type, c.values())) == kinds for c, kinds in self.kinds)
-                and self._fingerprint() == self.fingerprint
+                and self.unchanged.intact(columns)
+                and self.lists == self.lists_before
+                and all(map(is_, map(getitem, self.holders, self.used_names), self.used_values))
+                and all(map(is_, map(_contents, self.cells_used), self.cell_values))
+                and list(map(_body, self.functions)) == self.bodies
             )
         except Exception:  # such as a name that is gone, or tensors that cannot be compared
             return False
@@ -263,25 +276,17 @@ class Dependencies:
         if "forward" in own:
             self._walk(own["forward"], f"{path}.forward")
         self.hooks += [own[name] for name in private.HOOKS]
-        known = type(module) in SIMPLE and own.keys() == _OF_SIMPLE[type(module)]
-        trusted = known or _is_trusted(type(module).__module__)
-        if known:
+        if type(module) in SIMPLE and own.keys() == _OF_SIMPLE[type(module)]:
             self._size(own)
         else:
-            self._container(own, checked=not trusted)
+            self._container(own)
             self._walk(type(module), type(module).__name__)
             for name in own.keys() - _OF_EVERY_MODULE:
                 self._walk(own[name], f"{path}.{name}")
-        if trusted and not known:
-            names = ["training", *(own.keys() - _OF_EVERY_MODULE)]
-            self.getters.append((itemgetter(*names), own))
-            self.got.append(itemgetter(*names)(own))
-            self._size(own)
+        known = _is_trusted(type(module).__module__)  # it does not look for what it has not
         for group in private.HELD:
-            if own[group]:
+            if own[group] or not known:
                 self._look_at_container(own[group], path)
-            elif not trusted:
-                self._size(own[group])
 
     def _look_at_container(self, container, path):
         if type(container) not in CONTAINERS:
@@ -349,10 +354,7 @@ class Dependencies:
             self.owners.append(owner)
             self.namespaces.append(vars(owner))
             self.namespaces_before.append(dict(vars(owner)))
-            if isinstance(owner, type):
-                self.class_names.append(self.namespaces[-1])
-                self.class_names_before.append(self.namespaces_before[-1])
-            else:
+            if not isinstance(owner, type):
                 owner.__class__ = _CountingModule
 
     def _look_at_code(self, code, namespace):
@@ -463,7 +465,6 @@ class Dependencies:
         self._walk(kind, kind.__name__)
         live = vars(kind).get("READ_AT_EVERY_STEP", ())  # not of a class derived from it
         self._container(vars(thing))
-        self.kinds.append((vars(thing), list(map(type, vars(thing).values()))))
         self.names += [(vars(thing), k, x) for k, x in vars(thing).items() if _is_single(x)]
         others = len(self.tensors)
         for name, value in vars(thing).items():
@@ -502,16 +503,18 @@ class Dependencies:
           np.ufunc), _look_at_builtin),
     )  # fmt: skip
 
-    def _container(self, container, checked=True):
+    def _container(self, container):
         self.containers.append(container)
         self.copies.append(copy.copy(container))
-        if checked:
-            self.checked.append(container)
-            self.held.append(self.copies[-1])
 
     def _size(self, container):
         self.sizes.append(container)
         self.lengths.append(len(container))
+
+
+def _columns(rows, count):
+    """Rows as so many columns, also where there is none."""
+    return zip(*rows) if rows else ((),) * count
 
 
 def _held(holder, name):
@@ -549,6 +552,8 @@ def _is_installed(thing) -> bool:
 
 
 def _same(now, before) -> bool:
+    if isinstance(now, dict):
+        return same_entries(now, before)
     try:
         return bool(now == before)
     except Exception:  # tensors that are not the same ones

@@ -20,8 +20,8 @@ from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only
 
 aten = torch.ops.aten
 MAX_NUMPY_NUMEL = 32_768  # numbers in an array; beyond, PyTorch uses several threads
-MAX_NUMPY_NUMEL_RELU = 4096  # the same for what PyTorch computes much faster
-SMALL_PRODUCT = 2**19  # multiplications; beyond, a second thread helps
+TINY_PRODUCT = 2**16  # multiplications; beyond, it counts that a bias is added on the way
+SMALL_PRODUCT = 2**19  # the same; beyond, a second thread helps
 LARGE_TRANSPOSED = 2**15  # numbers in a matrix
 SHORT_ROW, MAX_TILE = 32, 64  # numbers in a row; rows that are gone through at once
 
@@ -44,7 +44,7 @@ def _in_numpy(operation, args, kwargs, result, threads):
     tensors = [leaf for leaf in tree_flatten((args, kwargs, result))[0] if torch.is_tensor(leaf)]
     if build is None or not _dtypes_fit(operation, tensors):
         return None
-    most = MAX_NUMPY_NUMEL_RELU if operation in _FASTER_IN_TORCH else MAX_NUMPY_NUMEL
+    most = _FASTER_IN_TORCH.get(operation, MAX_NUMPY_NUMEL)
     if operation not in _SIZE_AWARE and any(t.numel() > most for t in tensors):
         return None
     out, here, named = tree_map_only(torch.Tensor, torch.Tensor.numpy, (result, args, kwargs))
@@ -274,45 +274,6 @@ def _stack(out, arrays, axis=0):
     return _sequence(*(partial(np.copyto, p, a) for p, a in zip(places, arrays)))
 
 
-def _gather(out, x, axis, index, *, sparse_grad=False):
-    """One number of each row."""
-    pick = _picked(x, axis, index)
-    places = out.reshape(-1)
-    if pick is None or not np.shares_memory(places, out):
-        return None
-    find, at, flat = pick
-    return _sequence(find, partial(np.take, flat, at, None, places, "clip"))
-
-
-def _scatter_add(out, x, axis, index, source):
-    """Add one number to each row."""
-    pick = _picked(out, axis, index)
-    if pick is None or x.shape != out.shape or source.shape != index.shape:
-        return None
-    find, at, flat = pick
-
-    def add():
-        flat[at] += source.reshape(-1)
-
-    return _sequence(find, partial(np.copyto, out, x), add)
-
-
-def _picked(x, axis, index):
-    """What computes where the numbers chosen by `index`, one of each row, lie in a flat array."""
-    rows = x.ndim == 2 and axis in (1, -1) and index.shape == (len(x), 1)
-    flat, chosen = x.reshape(-1), index.reshape(-1)
-    if not rows or not np.shares_memory(flat, x) or not np.shares_memory(chosen, index):
-        return None
-    columns, starts, at = x.shape[1], np.arange(len(x)) * x.shape[1], np.empty(len(x), np.int64)
-
-    def find():
-        if chosen.view(np.uint64).max() >= columns:  # below 0 is a huge number there
-            raise IndexError(f"index {chosen} is out of bounds for {columns} columns")
-        np.add(starts, chosen, out=at)
-
-    return find, at, flat
-
-
 def _softplus(out, x, beta=1, threshold=20):
     """max(x, 0) + log(1 + exp(-|x|)), which never grows too large on the way."""
     if beta != 1:
@@ -326,17 +287,20 @@ def _softplus(out, x, beta=1, threshold=20):
 
 
 def _threshold(out, grad, x, threshold):
-    """The gradient where x is above the threshold, else 0; even where the gradient is infinite."""
+    """The gradient where x is above the threshold, else 0; even where the gradient is infinite.
+
+    The bits of the gradient are kept by a mask of ones, or cleared by one of zeros.
+    """
     if np.shares_memory(out, x):
         return None
     below, at = np.empty(x.shape, bool), _number(threshold)
-    copied = () if out is grad or _is_same(out, grad) else (partial(np.copyto, out, grad),)
-    below_is = partial(np.less_equal, x, at, out=below)
-    return _sequence(*copied, below_is, partial(np.putmask, out, below, np.float32(0)))
-
-
-def _is_same(a, b) -> bool:
-    return a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
+    narrow, mask = below.view(np.int8), np.empty(x.shape, np.int32)
+    bits, new_bits = grad.view(np.int32), out.view(np.int32)
+    return _sequence(
+        partial(np.less_equal, x, at, out=below),  # not "greater": NaN lets the gradient pass
+        partial(np.subtract, narrow, np.int8(1), out=narrow),  # 0 is to be -1: all bits
+        partial(np.copyto, mask, narrow), partial(np.bitwise_and, bits, mask, out=new_bits),
+    )  # fmt: skip
 
 
 def _tanh_backward_kernel(out, grad, y):
@@ -399,8 +363,8 @@ def _matmul(out, x, y, *, threads):
 
 
 def _addmm(out, bias, x, y, beta=1, alpha=1, *, threads):
-    """PyTorch adds the bias on the way, which counts where a product is large and not thin."""
-    if x.size * y.shape[-1] > SMALL_PRODUCT and y.shape[-1] >= SHORT_ROW:
+    """PyTorch adds the bias on the way, which counts where a product is not tiny and not thin."""
+    if x.size * y.shape[-1] > TINY_PRODUCT and y.shape[-1] >= SHORT_ROW:
         return None
     product = _matmul(out, x, y, threads=threads)
     if product is None or beta != 1 or alpha != 1:
@@ -418,8 +382,10 @@ _SIZE_AWARE = {
     aten.addmm.default: _addmm, aten.baddbmm.default: _addmm,
     aten.tanh.default: _tanh, aten.sum.dim_IntList: _sum,
 }  # fmt: skip
+# The same limit for what PyTorch computes much faster.
 _FASTER_IN_TORCH = {
-    aten.relu_.default, aten.threshold_backward.default, aten.threshold_backward.grad_input,
+    aten.relu_.default: 1024, aten.threshold_backward.default: 4096,
+    aten.threshold_backward.grad_input: 4096,
 }  # fmt: skip
 _COMPARISONS = {
     aten.eq.Tensor: _binary(np.equal), aten.ne.Tensor: _binary(np.not_equal),
@@ -455,7 +421,6 @@ _NUMPY = _COMPARISONS | {
     ),
     aten.smooth_l1_loss.default: _smooth_l1,
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
-    aten.gather.default: _gather, aten.scatter_add.default: _scatter_add,
     aten.dot.default: lambda out, x, y: partial(np.dot, x, y, out),
     private.to_copy: _copy, aten.clone.default: _copy,
     aten.relu_.default: lambda out, x: partial(np.maximum, x, _number(0), out=x),
@@ -473,8 +438,6 @@ _OTHER_DTYPES = dict.fromkeys(_COMPARISONS, {torch.float32, torch.bool}) | {
     aten.mul.Tensor: {torch.float32, torch.bool},
     aten.div.Tensor: {torch.float32, torch.int64},
     aten.sum.dim_IntList: {torch.float32, torch.bool, torch.int64},
-    aten.gather.default: {torch.float32, torch.int64},
-    aten.scatter_add.default: {torch.float32, torch.int64},
 }
 # Sums of products: what rounding leaves of them depends on their terms.
 _SUMS = {

@@ -34,9 +34,12 @@ _TorchDispatchMode = _import("torch.utils._python_dispatch", "TorchDispatchMode"
 tree_flatten = _import("torch.utils._pytree", "tree_flatten")
 tree_unflatten = _import("torch.utils._pytree", "tree_unflatten")
 tree_map_only = _import("torch.utils._pytree", "tree_map_only")
+_guards = getattr(torch._C, "_dynamo", None) and getattr(torch._C._dynamo, "guards", None)
+_dict_version = getattr(_guards, "dict_version", None)  # without these two, checks take longer
+_TensorGuards = getattr(_guards, "TensorGuards", None)
 _Handle = _find("utils.hooks.RemovableHandle")  # one is made for each hook, and numbered
 fused_adam_ = _find("_fused_adam_")
-foreach_lerp_ = _find("_foreach_lerp_")
+foreach_copy_, foreach_lerp_ = _find("_foreach_copy_"), _find("_foreach_lerp_")
 DisableTorchFunction = _find("_C.DisableTorchFunction")
 _dispatch_modes = _find("_C._len_torch_dispatch_stack")
 _function_modes = _find("_C._len_torch_function_stack")
@@ -100,6 +103,67 @@ def watched() -> bool:
         or torch.is_inference_mode_enabled()
         or in_transform()
     )
+
+
+def _versions_tell() -> bool:
+    """Whether the version of a dict grows with every change in this Python, tried out."""
+
+    class Holder:
+        pass
+
+    if _dict_version is None:
+        return False
+    holder = Holder()
+    own = vars(holder)
+    versions = []
+    for i in range(100):  # so often that Python has specialised its bytecode
+        holder.value = float(i)
+        versions.append(_dict_version(own))
+    return all(before < after for before, after in zip(versions, versions[1:]))
+
+
+VERSIONS_TELL = _versions_tell()
+
+
+def changes_of(dicts) -> int | None:
+    """A number that grows with every change of one of the dicts; None where there is none.
+
+    The version of a dict never gets smaller, so neither does the sum.
+    """
+    return sum(map(_dict_version, dicts)) if VERSIONS_TELL else None
+
+
+def tensor_check(tensors, batch=()):
+    """A function that tells of tensors whether they are like these, in one call.
+
+    It compares type, shape, strides, dtype, device and requires_grad, and whether something of
+    PyTorch's looks at operations as little as now, but for `unseen`.
+
+    batch: further tensors, whose strides do not matter
+    """
+    everything = (*tensors, *batch)
+    if _TensorGuards is not None:
+        strides = [list(t.stride()) for t in tensors] + [[None] * t.ndim for t in batch]
+        sizes = [list(t.shape) for t in everything]
+        guards = _TensorGuards(*everything, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+        return guards.check
+    count = len(tensors)
+    before = list(map(_layout_of, everything)), [t.stride() for t in tensors]
+
+    def check(*given):
+        now = list(map(_layout_of, given)), [t.stride() for t in given[:count]]
+        return now == before and not watched()
+
+    return check
+
+
+def unseen() -> bool:
+    """Whether something looks at operations that `tensor_check` does not notice."""
+    return bool(_function_modes() or torch.is_anomaly_enabled())
+
+
+def _layout_of(tensor):
+    return type(tensor), tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad
 
 
 def hooks_made() -> int:

@@ -52,19 +52,13 @@ class _AdamStep(_Prepared):
             count_up = partial(np.add.at, array, np.array(moved), one)
         params = [p.detach() for p in params]
         lists = params, grads, exp_avgs, exp_avg_sqs, [], [every[i] for i in moved]
+        fixed = dict(zip(("beta1", "beta2"), group["betas"]), eps=group["eps"])
+        fixed |= dict(weight_decay=0.0, amsgrad=False, maximize=False)
+        move = partial(private.fused_adam_, *lists, **fixed)
 
         def step():
             count_up()
-            private.fused_adam_(
-                *lists,
-                lr=float(group["lr"]),  # read now: a schedule may have changed it
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                eps=group["eps"],
-                weight_decay=0.0,
-                amsgrad=False,
-                maximize=False,
-            )
+            move(lr=float(group["lr"]))  # read now: a schedule may have changed it
 
         return step
 
@@ -92,7 +86,7 @@ class _Clip(_Prepared):
         arrays = [grad.detach().numpy().reshape(-1) for grad in grads]
 
         def clip():
-            norm = sum(float(np.dot(array, array)) for array in arrays) ** 0.5
+            norm = sum(map(float, map(np.dot, arrays, arrays))) ** 0.5
             factor = max_norm / (norm + 1e-6)
             if not factor >= 1:  # also where it is not a number
                 factor = np.float32(factor)
@@ -111,33 +105,6 @@ def clip_gradients(params, max_norm):
     return True
 
 
-class _MoveTowards(_Prepared):
-    @staticmethod
-    def prepared(targets, sources, weight):
-        if not _in_numpy((*targets, *sources)):
-            return partial(private.foreach_lerp_, targets, sources, weight)
-        steps = []
-        for t, s in zip(targets, sources):
-            target, source = t.detach().numpy(), s.detach().numpy()
-            part = np.empty_like(target)
-            near, from_end = np.float32(weight), np.float32(1 - weight)
-            # As PyTorch's lerp: from the nearer end, so that a weight of 1 is an exact copy.
-            if weight < 0.5:
-                steps.append(partial(np.subtract, source, target, out=part))
-                steps.append(partial(np.multiply, part, near, out=part))
-                steps.append(partial(np.add, target, part, out=target))
-            else:
-                steps.append(partial(np.subtract, source, target, out=part))
-                steps.append(partial(np.multiply, part, from_end, out=part))
-                steps.append(partial(np.subtract, source, part, out=target))
-
-        def move():
-            for step in steps:
-                step()
-
-        return move
-
-
 def move_towards(targets, sources, weight):
     """target += weight (source - target) for each pair; None where plain code must do it."""
     if len(targets) != len(sources):
@@ -145,7 +112,7 @@ def move_towards(targets, sources, weight):
     pairs = [t.is_cpu and t.dtype == torch.float32 for t in (*targets, *sources)]
     if not switch.enabled() or not all(pairs):
         return None
-    opaque(_move_towards, targets, sources, weight, writes=(0,))
+    opaque(private.foreach_lerp_, targets, sources, weight, writes=(0,))
     return True
 
 
@@ -159,4 +126,4 @@ def average(x):
     opaque(_average, x, writes=(0,))
 
 
-_adam_step, _clip, _move_towards = _AdamStep(), _Clip(), _MoveTowards()
+_adam_step, _clip = _AdamStep(), _Clip()
