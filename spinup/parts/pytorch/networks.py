@@ -193,11 +193,13 @@ class MLPQFunction(nn.Module):
         self.q = mlp([int(np.prod(obs_dim)) + act_dim, *hidden_sizes, 1], activation)
 
     def forward(self, obs, act):
-        return self.values(self.q(self.inputs(obs, act)))
+        columns = self.columns(obs, act)
+        fused = fast.mlp_forward(self.q, *columns)
+        return self.values(self.q(torch.cat(columns, -1)) if fused is None else fused)
 
-    def inputs(self, obs, act):
-        """What goes into the layers."""
-        return torch.cat([self.flat(obs), act], -1)
+    def columns(self, obs, act):
+        """What goes into the layers, side by side."""
+        return self.flat(obs), act
 
     def values(self, outputs, act=None):
         """The values, from what comes out of the layers."""
@@ -216,11 +218,11 @@ class MLPDiscreteQFunction(nn.Module):
         self.q = mlp([int(np.prod(obs_dim)), *hidden_sizes, act_dim], activation)
 
     def forward(self, obs, act=None):
-        return self.values(self.q(self.inputs(obs)), act)
+        return self.values(self.q(*self.columns(obs)), act)
 
-    def inputs(self, obs, act=None):
+    def columns(self, obs, act=None):
         """What goes into the layers."""
-        return self.flat(obs)
+        return (self.flat(obs),)
 
     def values(self, outputs, act=None):
         """The value of every action, or of `act`."""
@@ -240,7 +242,7 @@ def stack_values(critics, obs, *act):
     """What several critics say, one row each."""
     critics = list(critics)
     if fast.enabled() and len(critics) > 1 and all("HAS_TWINS" in vars(type(c)) for c in critics):
-        outputs = fast.stacked_forward(critics, critics[0].inputs(obs, *act))
+        outputs = fast.stacked_forward(critics, critics[0].columns(obs, *act))
         if outputs is not None:
             return critics[0].values(outputs, *act)
     return torch.stack([critic(obs, *act) for critic in critics])

@@ -86,13 +86,16 @@ def _functional() -> bool:
     )
 
 
-def mlp_forward(net, x):
-    """What an mlp gives for rows `x`; None where PyTorch's own layers must do it."""
-    found = _layers(net) if _takes(x) else None
-    if found is None:
+def mlp_forward(net, *columns):
+    """What an mlp gives for rows; None where PyTorch's own layers must do it.
+
+    columns: what the rows consist of, side by side; apart, for often only actions need a gradient
+    """
+    found = _layers(net) if all(map(_takes, columns)) else None
+    if found is None or "LAYERS_IN_TURN" not in vars(type(net)):
         return None
     linear, kinds = found
-    return _apply(x, kinds, 1, _parameters(linear))
+    return _apply(columns, kinds, 1, _parameters(linear))
 
 
 def heads_forward(net, heads, x):
@@ -101,18 +104,22 @@ def heads_forward(net, heads, x):
     if found is None or not all(map(_is_plain_linear, heads)):
         return None
     linear, kinds = found
-    return _apply(x, [*kinds, "identity"], len(heads), _parameters([*linear, *heads]))
+    return _apply([x], [*kinds, "identity"], len(heads), _parameters([*linear, *heads]))
 
 
 def _parameters(linear):
     return [p for layer in linear for p in (layer.weight, layer.bias)]
 
 
-def _apply(x, kinds, heads, params):
+def _apply(columns, kinds, heads, params):
     if torch.is_grad_enabled():
-        return _FusedLayers.apply(tuple(kinds), heads, x, *params)
+        return _FusedLayers.apply(tuple(kinds), heads, len(columns), *columns, *params)
     weights, biases = _joined(params, heads)
-    return _forward(x, kinds, weights, biases)[-1]
+    return _forward(_side_by_side(columns), kinds, weights, biases)[-1]
+
+
+def _side_by_side(columns):
+    return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
 
 
 def _joined(params, heads):
@@ -160,11 +167,13 @@ def _needed(kinds, outputs):
     return outputs[1:-1] if kinds[-1] == "identity" else outputs[1:]
 
 
-def _backward(grad, kinds, inputs, output, weights, wanted):
-    """Gradients of weights and biases (None where not wanted), then that of the first input.
+def _backward(grad, kinds, inputs, output, weights, wanted, widths):
+    """Gradients of weights and biases (None where not wanted), then those of the columns.
 
-    wanted: whether, of each weight and bias in turn, and at last of the input
+    wanted: whether, of each weight and bias in turn, and at last of each column of the input
+    widths: of these columns
     """
+    wanted, of_columns = wanted[: -len(widths)], wanted[-len(widths) :]
     grads, given = [None] * (2 * len(weights)), grad
     product = torch.bmm if grad.ndim == 3 else torch.mm
     outputs = [*inputs[1:], *output]  # the last is needed only if it went through an activation
@@ -176,11 +185,18 @@ def _backward(grad, kinds, inputs, output, weights, wanted):
             grads[2 * i] = product(grad.mT, inputs[i])
         if wanted[2 * i + 1]:
             grads[2 * i + 1] = grad.sum(-2)
-        if not any(wanted[: 2 * i]) and not wanted[-1]:
+        if not any(wanted[: 2 * i]) and not any(of_columns):
             break
         thin = grad.shape[-1] == 1 and i > 0
-        grad = grad * weights[i] if thin else product(grad, weights[i])
-    return grads, grad if wanted[-1] else None
+        weight = weights[i]
+        if i == 0:  # columns before the first that is wanted are left out
+            first = of_columns.index(True)
+            weight = weight[..., sum(widths[:first]) :]
+            parts = product(grad, weight).split(widths[first:], -1)
+            wanted_parts = zip(of_columns[first:], parts)
+            return grads, [None] * first + [g if asked else None for asked, g in wanted_parts]
+        grad = grad * weight if thin else product(grad, weight)
+    return grads, [None] * len(widths)
 
 
 # What a gradient is multiplied by on its way back through an activation, in place.
@@ -196,36 +212,36 @@ class _FusedLayers(torch.autograd.Function):
     """The chain rule for a whole network at once: a fifth of autograd's steps, fewer copies."""
 
     @staticmethod
-    def forward(ctx, kinds, heads, x, *params):
+    def forward(ctx, kinds, heads, count, *tensors):
+        columns, params = tensors[:count], tensors[count:]
         weights, biases = _joined(params, heads)
-        outputs = _forward(x, kinds, weights, biases)
-        ctx.kinds, ctx.heads, ctx.ids = kinds, heads, list(map(id, params))
+        outputs = _forward(_side_by_side(columns), kinds, weights, biases)
+        ctx.kinds, ctx.heads, ctx.count, ctx.ids = kinds, heads, count, list(map(id, params))
+        ctx.widths = [column.shape[-1] for column in columns]
         ctx.layers = len(weights)
-        ctx.save_for_backward(x, *params, *weights, *_needed(kinds, outputs))
+        # The columns themselves are kept only for who differentiates twice; they are alive anyway.
+        ctx.save_for_backward(*tensors, outputs[0], *weights, *_needed(kinds, outputs))
         return outputs[-1]
 
     @staticmethod
     def backward(ctx, grad):
-        _, _, of_x, *learned = ctx.needs_input_grad
-        n = len(learned)
-        x, params, rest = (
-            ctx.saved_tensors[0],
-            ctx.saved_tensors[1 : n + 1],
+        asked = ctx.needs_input_grad[3:]
+        n = len(asked)
+        tensors, x, rest = (
+            ctx.saved_tensors[:n],
+            ctx.saved_tensors[n],
             ctx.saved_tensors[n + 1 :],
         )
         weights, outputs = rest[: ctx.layers], rest[ctx.layers :]
         if torch.is_grad_enabled():  # it will be differentiated again
-            return None, None, *_differentiable(ctx, x, params, grad)
-        requested = _REQUESTED.get()
-        learned = [
-            asked and (requested is None or number in requested)
-            for asked, number in zip(learned, ctx.ids)
-        ]
+            return None, None, None, *_differentiable(ctx, tensors, grad)
+        of_columns, params = asked[: ctx.count], tensors[ctx.count :]
+        learned = _requested(asked[ctx.count :], ctx.ids)
         tail, joined = learned[-2 * ctx.heads :], learned[: -2 * ctx.heads]
-        wanted = [*joined, any(tail[0::2]), any(tail[1::2]), of_x]
+        wanted = [*joined, any(tail[0::2]), any(tail[1::2]), *of_columns]
         inputs = [x, *outputs[: len(weights) - 1]]
         rest = outputs[len(weights) - 1 :]
-        grads, of_input = _backward(grad, ctx.kinds, inputs, rest, weights, wanted)
+        grads, of_input = _backward(grad, ctx.kinds, inputs, rest, weights, wanted, ctx.widths)
         if ctx.heads > 1:
             sizes = [len(p) for p in params[-2 * ctx.heads :: 2]]
             parts = [None if g is None else g.split(sizes) for g in grads[-2:]]
@@ -233,19 +249,30 @@ class _FusedLayers(torch.autograd.Function):
                 None if part is None else part[i] for i in range(ctx.heads) for part in parts
             ]
         grads = [g if asked else None for g, asked in zip(grads, learned)]
-        return None, None, of_input, *grads
+        return None, None, None, *of_input, *grads
 
 
-def _differentiable(ctx, x, params, grad):
+def _requested(asked, ids):
+    """Which parameters need a gradient, of those that autograd asks for."""
+    requested = _REQUESTED.get()
+    return [one and (requested is None or i in requested) for one, i in zip(asked, ids)]
+
+
+def _differentiable(ctx, tensors, grad):
     """The same gradients as functions that can be differentiated again: PyTorch's own layers."""
-    weights, biases = _joined(params, ctx.heads)
-    y = x
+    weights, biases = _joined(tensors[ctx.count :], ctx.heads)
+    y = _side_by_side(tensors[: ctx.count])
     for kind, weight, bias in zip(ctx.kinds, weights, biases):
         y = PLAIN_ACTIVATIONS[kind](F.linear(y, weight, bias))
-    wanted = [i for i, asked in enumerate(ctx.needs_input_grad[2:]) if asked]
-    inputs = [(x, *params)[i] for i in wanted]
+    return _differentiated(y, tensors, ctx.needs_input_grad[3:], grad)
+
+
+def _differentiated(y, tensors, asked, grad):
+    """The gradient in each of the tensors that are asked for; None in the others."""
+    wanted = [i for i, one in enumerate(asked) if one]
+    inputs = [tensors[i] for i in wanted]
     found = torch.autograd.grad(y, inputs, grad, create_graph=True, allow_unused=True)
-    grads = [None] * (1 + len(params))
+    grads = [None] * len(tensors)
     for i, g in zip(wanted, found):
         grads[i] = g
     return grads
@@ -271,7 +298,7 @@ def arrange_critics(learner):
 def _twin_layers(critics):
     """The layers of critics of one shape; None where they are not exactly that."""
     for critic in critics:
-        changed = {"forward", "inputs", "values"} & critic.__dict__.keys()
+        changed = {"forward", "columns", "values"} & critic.__dict__.keys()
         if private.has_hooks(critic) or changed or list(private.layers(critic)) != ["flat", "q"]:
             return None
         flat = critic.flat
@@ -323,61 +350,71 @@ def _stacked(critics):
     return linear, kinds, weights, [bias.unsqueeze(1) for bias in biases]
 
 
-def stacked_forward(critics, x):
+def stacked_forward(critics, columns):
     """What each of several critics gives for the same rows; None where they run one by one.
 
     Only in a capture: an update that runs eagerly must not depend, to the last bit, on whether
     somebody has once tried to capture it and moved the weights.
+
+    columns: what the rows consist of, side by side
     """
-    if not is_capturing() or not _takes(x) or _twin_layers(critics) is None:
+    if not is_capturing() or not all(map(_takes, columns)) or _twin_layers(critics) is None:
         return None
     found = _stacked(critics)
     if found is None:
         return None
     linear, kinds, weights, biases = found
     if not torch.is_grad_enabled():
+        x = _side_by_side(columns)
         return _forward(x.expand(len(critics), *x.shape), kinds, weights, biases)[-1]
     params = [p for layers in linear for p in _parameters(layers)]
-    return _FusedCritics.apply(tuple(kinds), weights, biases, x, *params)
+    return _FusedCritics.apply(tuple(kinds), weights, biases, len(columns), *columns, *params)
 
 
 class _FusedCritics(torch.autograd.Function):
     """The same for several networks of one shape, whose products are made in one batched call."""
 
     @staticmethod
-    def forward(ctx, kinds, weights, biases, x, *params):
+    def forward(ctx, kinds, weights, biases, count, *tensors):
+        x = _side_by_side(tensors[:count])
         outputs = _forward(x.expand(len(weights[0]), *x.shape), kinds, weights, biases)
-        ctx.kinds, ctx.weights, ctx.ids = kinds, weights, list(map(id, params))
-        ctx.save_for_backward(x, *params, *_needed(kinds, outputs))
+        ctx.kinds, ctx.weights, ctx.count = kinds, weights, count
+        ctx.ids = list(map(id, tensors[count:]))
+        ctx.widths = [column.shape[-1] for column in tensors[:count]]
+        ctx.save_for_backward(*tensors, x, *_needed(kinds, outputs))
         return outputs[-1]
 
     @staticmethod
     def backward(ctx, grad):
-        _, _, _, of_x, *learned = ctx.needs_input_grad
-        n, members = len(learned), len(ctx.weights[0])
-        x, *rest = ctx.saved_tensors
-        params, outputs = rest[:n], rest[n:]
+        asked, members = ctx.needs_input_grad[4:], len(ctx.weights[0])
+        n = len(asked)
+        tensors, x, outputs = (
+            ctx.saved_tensors[:n],
+            ctx.saved_tensors[n],
+            ctx.saved_tensors[n + 1 :],
+        )
         if torch.is_grad_enabled():
-            return None, None, None, *_differentiable_critics(ctx, x, params, grad)
-        requested = _REQUESTED.get()
-        learned = [
-            asked and (requested is None or number in requested)
-            for asked, number in zip(learned, ctx.ids)
-        ]
-        per_member = n // members
+            return None, None, None, None, *_differentiable_critics(ctx, tensors, grad)
+        learned = _requested(asked[ctx.count :], ctx.ids)
+        per_member = len(learned) // members
         wanted = [any(learned[i::per_member]) for i in range(per_member)]
+        wanted += asked[: ctx.count]
         inputs = [x.expand(members, *x.shape), *outputs[: len(ctx.weights) - 1]]
         rest = outputs[len(ctx.weights) - 1 :]
-        grads, of_input = _backward(grad, ctx.kinds, inputs, rest, ctx.weights, [*wanted, of_x])
+        grads, of_columns = _backward(
+            grad, ctx.kinds, inputs, rest, ctx.weights, wanted, ctx.widths
+        )
         of_params = [
             grads[i][member] if grads[i] is not None and learned[member * per_member + i] else None
             for member in range(members)
             for i in range(per_member)
         ]
-        return None, None, None, of_input.sum(0) if of_x else None, *of_params
+        of_columns = [None if g is None else g.sum(0) for g in of_columns]
+        return None, None, None, None, *of_columns, *of_params
 
 
-def _differentiable_critics(ctx, x, params, grad):
+def _differentiable_critics(ctx, tensors, grad):
+    x, params = _side_by_side(tensors[: ctx.count]), tensors[ctx.count :]
     count = len(params) // len(ctx.weights[0])
     rows = []
     for member in range(len(ctx.weights[0])):
@@ -385,15 +422,7 @@ def _differentiable_critics(ctx, x, params, grad):
         for kind, weight, bias in zip(ctx.kinds, own[0::2], own[1::2]):
             y = PLAIN_ACTIVATIONS[kind](F.linear(y, weight, bias))
         rows.append(y)
-    wanted = [i for i, asked in enumerate(ctx.needs_input_grad[3:]) if asked]
-    inputs = [(x, *params)[i] for i in wanted]
-    found = torch.autograd.grad(
-        torch.stack(rows), inputs, grad, create_graph=True, allow_unused=True
-    )
-    grads = [None] * (1 + len(params))
-    for i, g in zip(wanted, found):
-        grads[i] = g
-    return grads
+    return _differentiated(torch.stack(rows), tensors, ctx.needs_input_grad[4:], grad)
 
 
 # --- The squashed Gaussian ---
