@@ -189,9 +189,9 @@ def test_off_policy_algorithms_collect_alike():
 IDEAS = dict(
     twins=r"\bTwin\b|critics\b|first critic|\bq[12]\b|Q[12]Vals|q_values|q_parameters|\(-1\)\.sum",
     smoothing=r"target_noise|noise_clip|smoothing|a2 = bounds\.clip",
-    delay=r"policy_delay|move_policy|learn\(number\)|^ {8}return q_stats$",
+    delay=r"policy_delay|move_policy|learn\(numbers\)|^ {8}return q_stats$",
 )
-ONLY_LAYOUT = r"^ *(return update\(|\)  # fmt: skip)$"
+ONLY_LAYOUT = r"^ *(return updates\(|\)  # fmt: skip)$"
 
 
 def test_td3_differs_from_ddpg_by_its_three_ideas():

@@ -1,5 +1,6 @@
 """What PyTorch's algorithms share: a gradient step, a target network, buffers that give tensors."""
 
+from itertools import islice, repeat
 from weakref import WeakKeyDictionary
 
 import torch
@@ -136,6 +137,28 @@ def detached(found):
     if isinstance(found, (tuple, list)):
         return tuple(detached(value) for value in found)
     return found.detach() if torch.is_tensor(found) else found
+
+
+MAX_TOGETHER = 64  # batches that are kept at once
+
+
+def updates(update, learner, batches, per_call=None, **settings) -> list:
+    """Update on each of many batches, one after the other; gives what each update gave.
+
+    Up to 64 batches are sampled before the first of them is used. Nothing but the updates happens
+    between two of these, so a recorded update checks what it depends on once for them all.
+
+    per_call: further settings of each call, a dict for each batch
+    """
+    per_call = repeat({}) if per_call is None else per_call
+    calls = ((batch, settings | own) for batch, own in zip(batches, per_call))
+    found = []
+    while some := list(islice(calls, MAX_TOGETHER)):
+        if hasattr(update, "each"):
+            found += update.each(learner, some)
+        else:
+            found += [update(learner, batch, **given) for batch, given in some]
+    return found
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import play
 from spinup.parts.pytorch.fast import recorded
-from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average
+from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average, updates
 from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.networks import ActionRange, action_limits
 from spinup.parts.pytorch.tensors import to_tensor
@@ -129,9 +129,9 @@ def ddpg(
 
     explore = partial(with_noise, bounds=bounds, act_noise=act_noise)
 
-    def learn(_):  # every update is alike, whatever its number
-        batch = buffer.sample_batch(session.share(batch_size))
-        return update(learner, batch, gamma=gamma, polyak=polyak)
+    def learn(numbers):  # every update is alike, whatever its number
+        batches = (buffer.sample_batch(session.share(batch_size)) for _ in numbers)
+        return updates(update, learner, batches, gamma=gamma, polyak=polyak)
 
     for epoch in checkpoint.epochs(epochs, resume):
         for t in logger.progress(pace.steps(epoch), pace.total()):
@@ -142,8 +142,8 @@ def ddpg(
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
 
-            for number in pace.updates_due(t, update_after, update_every):
-                logger.store(**learn(number))
+            for stats in learn(pace.updates_due(t, update_after, update_every)):
+                logger.store(**stats)
 
         for test in play(test_env, policy, session.share(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)

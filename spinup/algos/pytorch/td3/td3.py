@@ -17,7 +17,7 @@ from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import play
 from spinup.parts.pytorch.fast import recorded
-from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average
+from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average, updates
 from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.networks import ActionRange, action_limits
 from spinup.parts.pytorch.tensors import to_tensor
@@ -138,11 +138,12 @@ def td3(
 
     explore = partial(with_noise, bounds=bounds, act_noise=act_noise)
 
-    def learn(number):
-        batch = buffer.sample_batch(session.share(batch_size))
-        return update(
-            learner, batch, gamma=gamma, polyak=polyak, target_noise=target_noise,
-            noise_clip=noise_clip, bounds=bounds, move_policy=number % policy_delay == 0,
+    def learn(numbers):
+        batches = (buffer.sample_batch(session.share(batch_size)) for _ in numbers)
+        return updates(
+            update, learner, batches, [dict(move_policy=n % policy_delay == 0) for n in numbers],
+            gamma=gamma, polyak=polyak, bounds=bounds, target_noise=target_noise,
+            noise_clip=noise_clip,
         )  # fmt: skip
 
     for epoch in checkpoint.epochs(epochs, resume):
@@ -154,8 +155,8 @@ def td3(
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
 
-            for number in pace.updates_due(t, update_after, update_every):
-                logger.store(**learn(number))
+            for stats in learn(pace.updates_due(t, update_after, update_every)):
+                logger.store(**stats)
 
         for test in play(test_env, policy, session.share(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)

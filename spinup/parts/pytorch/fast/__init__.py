@@ -4,7 +4,7 @@
 networks.py and learning.py runs, and gives the same numbers to rounding. Each fast version below
 gives None where it does not know exactly what it would stand in for, and plain code runs.
 
-    recorded            captures an update once and replays it
+    recorded            captures an update once and replays it; `.each`: for many batches
     reports             which updates of this process are captured, and why others are not
     run_concurrently    two parts of an update at once
     mlp_forward, heads_forward, stacked_forward, squashed_sample    fused layers

@@ -106,7 +106,13 @@ def recorded(update):
             return update(learner, batch, **settings)
         return captures_of(learner).call(update, learner, batch, settings)
 
-    replayed.eager = update
+    def each(learner, calls):
+        """What it gives for each of many batches and settings, between which nothing happens."""
+        if not switch.enabled() or is_capturing():
+            return [update(learner, batch, **settings) for batch, settings in calls]
+        return captures_of(learner).call_each(update, learner, calls)
+
+    replayed.eager, replayed.each = update, each
     replayed.report = lambda learner: captures_of(learner).report()
     return replayed
 
@@ -144,11 +150,7 @@ class _Captures:
         if reason is None:
             capture = self._find(batch, settings)
             if capture is not None and capture.trusted:
-                with turn():
-                    capture.take(batch)
-                    self.replays += 1
-                    note_call(capture)
-                    return capture.replay()
+                return self._replay(capture, batch)
             if private.watched():  # only for now: a profiler, a mode, a check for anomalies
                 return self._eager(update, learner, batch, settings)
             try:
@@ -169,6 +171,29 @@ class _Captures:
             self._give_up(reason)  # after the call: if it fails too, its own error is the story
             return result
         return self._eager(update, learner, batch, settings)
+
+    def call_each(self, update, learner, calls) -> list:
+        """The same for many batches and settings, each capture checked once."""
+        results, checked = [], []
+        for batch, settings in calls:
+            capture = next((c for c in checked if c.is_for(batch, settings)), None)
+            if capture is None and self.reason is None:
+                capture = self._find(batch, settings)
+                if capture is not None and capture.trusted:
+                    checked.append(capture)
+            if capture is not None and capture.trusted:
+                results.append(self._replay(capture, batch))
+            else:
+                results.append(self.call(update, learner, batch, settings))
+                checked = []  # the update itself has run, and may have changed anything
+        return results
+
+    def _replay(self, capture, batch):
+        with turn():
+            capture.take(batch)
+            self.replays += 1
+            note_call(capture)
+            return capture.replay()
 
     def report(self) -> Report:
         trusted = sum(capture.trusted for capture in self.all)
@@ -353,6 +378,7 @@ class Capture:
         self.batch_type, self.column_types = type(batch), list(map(type, batch))
         self.settings, self.setting_types = dict(settings), list(map(type, settings.values()))
         self.modes = _modes()
+        self.are_alike = private.tensor_check((), [x for x in batch if torch.is_tensor(x)])
         self.dependencies = dependencies = Dependencies(update, learner, batch, settings)
         snapshot, trace = Snapshot(dependencies), Trace()
         self.inputs = _copied(batch)
@@ -502,17 +528,21 @@ class Capture:
 
     def fits(self, batch, settings) -> bool:
         """Whether the update would do now what it did when it was captured."""
+        return self.is_for(batch, settings) and self.dependencies.intact()
+
+    def is_for(self, batch, settings) -> bool:
+        """Whether it was captured for such a batch and these settings."""
         try:
-            same = (
+            return (
                 type(batch) is self.batch_type
                 and list(map(type, batch)) == self.column_types
                 and settings == self.settings
                 and list(map(type, settings.values())) == self.setting_types
                 and _modes() == self.modes
+                and self.are_alike(*[x for x in batch if x is not None])
             )
         except Exception:  # settings that cannot be compared, such as tensors
             return False
-        return same and self.dependencies.intact([x for x in batch if x is not None])
 
     def take(self, batch):
         """Copy a batch to where the steps look for it."""

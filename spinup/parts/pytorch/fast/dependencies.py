@@ -119,17 +119,16 @@ class Dependencies:
         )
         self.fingerprint = self._fingerprint()
         self.hooks_made, self.renamings = private.hooks_made(), _renamings.count
-        self._prepare_checks(batch)
+        self._prepare_checks()
         del self._seen, self._alive
 
-    def _prepare_checks(self, batch):
+    def _prepare_checks(self):
         """Sort what is compared before every replay by what it costs."""
         groups = set(map(id, self.groups))  # of which the learning rate may change
         classes = [vars(owner) for owner in self.owners if isinstance(owner, type)]
         dicts = [c for c in self.containers if isinstance(c, dict)] + self.sizes + classes
         dicts = [d for d in dicts if id(d) not in groups]
-        columns = [x for x in batch if torch.is_tensor(x)]
-        self.unchanged = Unchanged(dicts, self.parameters + self.tensors, columns)
+        self.unchanged = Unchanged(dicts, self.parameters + self.tensors)
         pairs = zip(self.containers, self.copies)
         self.lists, self.lists_before = _columns(
             [pair for pair in pairs if not isinstance(pair[0], dict)], 2
@@ -143,16 +142,13 @@ class Dependencies:
 
     # --- What is checked before every replay ---
 
-    def intact(self, columns) -> bool:
-        """Whether all is as it was.
-
-        columns: of a batch, which must be like those of the batch that was given first
-        """
+    def intact(self) -> bool:
+        """Whether all is as it was."""
         try:
             return (
                 (private.hooks_made() == self.hooks_made or self._no_hooks())
                 and (_renamings.count == self.renamings or self._no_renaming())
-                and self.unchanged.intact(columns)
+                and self.unchanged.intact()
                 and self.lists == self.lists_before
                 and all(map(is_, map(getitem, self.holders, self.used_names), self.used_values))
                 and all(map(is_, map(_contents, self.cells_used), self.cell_values))

@@ -19,12 +19,11 @@ _data_ptr = torch.Tensor.data_ptr
 class Unchanged:
     """Dicts and tensors as they were when this was made."""
 
-    def __init__(self, dicts, tensors, batch=()):
+    def __init__(self, dicts, tensors):
         """Take note of them.
 
         dicts: those whose every entry matters; also the names of classes, as `vars` gives them
         tensors: of these it matters where they lie, in which shape, and whether they learn
-        batch: other tensors like these will be asked about
         """
         dicts = list({id(d): d for d in map(_behind, dicts)}.values())
         self.dicts = [d for d in dicts if type(d) is dict]
@@ -33,17 +32,17 @@ class Unchanged:
         self.changes = private.changes_of(self.dicts)
         self.tensors = list(tensors)
         self.places = list(map(_data_ptr, self.tensors))
-        self.are_alike = private.tensor_check(self.tensors, batch)
+        self.are_alike = private.tensor_check(self.tensors)
 
-    def intact(self, batch=()) -> bool:
-        """Whether all is as it was, and `batch` is like the one before."""
+    def intact(self) -> bool:
+        """Whether all is as it was."""
         changes = private.changes_of(self.dicts)
         if changes is None or changes != self.changes or self.others:
             if not all(map(same_entries, self.dicts + self.others, self.before)):
                 return False
             self.changes = changes  # all is as before again, or an equal number has replaced one
         places = list(map(_data_ptr, self.tensors))
-        return places == self.places and self.are_alike(*self.tensors, *batch)
+        return places == self.places and self.are_alike(*self.tensors)
 
 
 def same_entries(now: dict, before: dict) -> bool:
