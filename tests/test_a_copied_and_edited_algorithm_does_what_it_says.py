@@ -51,6 +51,14 @@ def copied(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
+SCHEDULED = """        found = []
+        for number, batch in zip(numbers, batches):
+            learner.q_optimizer.param_groups[0]["lr"] = 1e-2 / (1 + number)
+            found.append(update(learner, batch, **fixed))
+        return found
+"""
+
+
 def train(module, folder, **settings):
     ac = module.sac(
         EnvMaker("Pendulum-v1"), logger_kwargs=dict(output_dir=folder), **SETTINGS | settings
@@ -78,10 +86,8 @@ def test_a_counter_on_the_learner_and_a_schedule_made_of_it(copied, tmp_path, ca
 
 def test_a_schedule_in_the_training_loop_is_captured(copied, tmp_path):
     """The learning rate is read at every step, so a schedule costs nothing and is not frozen."""
-    line = "        batch = buffer.sample_batch(session.share(batch_size))\n"
-    schedule = '        learner.q_optimizer.param_groups[0]["lr"] = 1e-2 / (1 + number)\n'
-    edits = ("    def learn(_):", "    def learn(number):"), (line, line + schedule)
-    own = copied("own_sac_scheduled", *edits)
+    line = "        return updates(update, learner, batches, **fixed)\n"
+    own = copied("own_sac_scheduled", (line, SCHEDULED))
     learners = []
     make = own.make_learner
     own.make_learner = lambda *args: learners.append(make(*args)) or learners[-1]

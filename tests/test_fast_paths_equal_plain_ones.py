@@ -4,15 +4,18 @@ from copy import deepcopy
 
 import pytest
 import torch
+from gymnasium.spaces import Box
 from torch import nn
 
 from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.fast import private
 from spinup.parts.pytorch.fast.tracing import capturing
 from spinup.parts.pytorch.layers import MLP, apply_to_arrays, mlp, observation_mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step
 from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
+    MLPActorCritic,
     MLPCategoricalActor,
     MLPGaussianActor,
     MLPQFunction,
@@ -315,3 +318,39 @@ def test_frozen_weights_leave_the_biases_their_gradients():
         assert (p.grad is None) == (q.grad is None)
         if q.grad is not None:
             torch.testing.assert_close(p.grad, q.grad)
+
+
+def shorten(net):
+    net[2].weight.data, net[2].bias.data = net[2].weight.data[:5], net[2].bias.data[:5]
+    net[4].weight.data = net[4].weight.data[:, :5]
+
+
+def turn(net):
+    net[2].weight.data = net[2].weight.data.t()
+
+
+def reorder(net):
+    layers = list(private.layers(net).items())
+    private.layers(net).clear()
+    private.layers(net).update([*layers[2:4], *layers[:2], *layers[4:]])
+
+
+def override(net):
+    net[2].forward = lambda x: 2 * x
+
+
+def move(net):
+    net[0].bias.data = net[0].bias.data + 1
+
+
+@pytest.mark.parametrize("change", [shorten, turn, reorder, override, move])
+def test_acting_follows_whatever_happens_to_a_network(change):
+    torch.manual_seed(0)
+    ac = MLPActorCritic(Box(-1, 1, (8,)), Box(-1, 1, (2,)), hidden_sizes=(8, 8))
+    obs = torch.randn(3, 8)
+    for _ in range(3):
+        ac.step(obs)
+    change(ac.v.v_net)
+    _, value, _ = ac.step(obs)
+    with fast.plain():
+        torch.testing.assert_close(torch.tensor(value), ac.v(obs).detach())

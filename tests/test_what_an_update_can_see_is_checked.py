@@ -285,6 +285,28 @@ def test_twin_critics_that_are_no_longer_alike():
     agree(update, lambda learner: setattr(learner.net[1], "flat", Times()), make)
 
 
+def test_twin_critics_that_were_stepped_unequally_often():
+    """One step of Adam serves both while it is the step of the same number for both."""
+
+    def update(learner, batch):
+        loss = stack_values(learner.net, batch.x, batch.y[:, None]).square().mean()
+        gradient_step(learner.optimizer, loss)
+        return dict(loss=loss.detach().round(decimals=4))
+
+    def make():
+        return nn.ModuleList([MLPQFunction(3, 1, (64,), nn.ReLU) for _ in range(2)])
+
+    def step_the_first(learner):
+        for _ in range(3):
+            value = learner.net[0](torch.ones(1, 3), torch.ones(1, 1))
+            gradient_step(learner.optimizer, value.square().mean())
+
+    learner, twin, report = agree(update, step_the_first, make)
+    assert report.replays == 10 and report.reason is None
+    counts = learner.optimizer.counts.tolist()
+    assert counts == twin.optimizer.counts.tolist() == [13.0] * 4 + [10.0] * 4
+
+
 # --- Beside the capture ---
 
 

@@ -284,15 +284,41 @@ def _differentiated(y, tensors, asked, grad):
 def arrange_critics(learner):
     """Move the weights of twin critics next to each other, so that one product serves both.
 
-    Only where nothing else looks at their memory: a parameter stays the same object with the same
-    numbers.
+    Their moments in optimizers follow, so that a step of Adam goes through memory in one go. Only
+    where nothing else looks at the memory: a parameter stays the same object with the same numbers.
     """
-    owners = [x for x in vars(learner).values() if isinstance(x, nn.Module)]
-    owners = [*owners, learner] if isinstance(learner, nn.Module) else owners
+    parts = list(vars(learner).values())
+    owners = [x for x in (*parts, learner) if isinstance(x, nn.Module)]
+    optimizers = [x for x in parts if "READ_AT_EVERY_STEP" in vars(type(x))]
     for owner in {id(m): m for network in owners for m in network.modules()}.values():
         twins = [c for c in owner.children() if "HAS_TWINS" in vars(type(c))]
-        if len(twins) > 1 and _twin_layers(twins) is not None and _stacked(twins) is None:
-            _stack(twins)
+        if len(twins) > 1 and _twin_layers(twins) is not None:
+            groups = _twin_parameters(twins)
+            if _stacked(twins) is None:
+                _stack(groups)
+            for optimizer in optimizers:
+                _stack_moments(optimizer, groups)
+
+
+def _twin_parameters(critics):
+    """The weights, and the biases, of each layer of critics of one shape."""
+    linear, _ = _twin_layers(critics)
+    return [
+        [getattr(layer, name) for layer in twins]
+        for twins in zip(*linear)
+        for name in ("weight", "bias")
+    ]
+
+
+def _stack_moments(optimizer, groups):
+    (group,) = optimizer.param_groups
+    number = {id(p): i for i, p in enumerate(group["params"])}
+    groups = [[number.get(id(p)) for p in params] for params in groups]
+    groups = [numbers for numbers in groups if None not in numbers]
+    for moments in (optimizer.exp_avgs, optimizer.exp_avg_sqs):
+        of_groups = [[moments[i] for i in numbers] for numbers in groups]
+        if len({private.storage_id(m) for twins in of_groups for m in twins}) > len(of_groups):
+            _stack(of_groups)
 
 
 def _twin_layers(critics):
@@ -315,21 +341,16 @@ def _twin_layers(critics):
     return (linear, kinds[0]) if same else None
 
 
-def _stack(critics):
-    linear, _ = _twin_layers(critics)
-    for twins in zip(*linear):
-        for name in ("weight", "bias"):
-            params = [getattr(layer, name) for layer in twins]
-            if not all(map(private.is_only_user, params)) or len(set(map(id, params))) < len(
-                params
-            ):
-                return
-    for twins in zip(*linear):
-        for name in ("weight", "bias"):
-            params = [getattr(layer, name) for layer in twins]
-            together = torch.stack([p.detach() for p in params])
-            for p, part in zip(params, together):
-                p.data = part
+def _stack(groups):
+    """Move the tensors of each group into one memory, if they are alone where they are now."""
+    for tensors in groups:
+        alone = all(map(private.is_only_user, tensors))
+        if not alone or len(set(map(id, tensors))) < len(tensors):
+            return
+    for tensors in groups:
+        together = torch.stack([t.detach() for t in tensors])
+        for tensor, part in zip(tensors, together):
+            tensor.data = part
 
 
 def _stacked(critics):

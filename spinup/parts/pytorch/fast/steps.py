@@ -15,6 +15,7 @@ from spinup.parts.pytorch.fast.tracing import is_capturing, opaque
 from spinup.utils.mpi_tools import mpi_sum, num_procs
 
 MAX_NUMPY_NUMEL = 32_768  # numbers in an array; beyond, PyTorch uses several threads
+VECTOR = 64  # numbers, a multiple of what any processor's instructions take at once
 
 
 def _in_numpy(tensors) -> bool:
@@ -51,13 +52,18 @@ class _AdamStep(_Prepared):
         else:
             count_up = partial(np.add.at, array, np.array(moved), one)
         params = [p.detach() for p in params]
-        lists = params, grads, exp_avgs, exp_avg_sqs, [], [every[i] for i in moved]
+        lists = params, grads, exp_avgs, exp_avg_sqs
         fixed = dict(zip(("beta1", "beta2"), group["betas"]), eps=group["eps"])
         fixed |= dict(weight_decay=0.0, amsgrad=False, maximize=False)
-        move = partial(private.fused_adam_, *lists, **fixed)
+        apart = partial(private.fused_adam_, *lists, [], [every[i] for i in moved], **fixed)
+        *merged, firsts = _merged(*lists)
+        counts_of = [every[moved[i]] for i in firsts]
+        together = partial(private.fused_adam_, *merged, [], counts_of, **fixed)
 
         def step():
             count_up()
+            alike = array.max() == array.min()  # else some have been stepped more often
+            move = together if alike else apart
             move(lr=float(group["lr"]))  # read now: a schedule may have changed it
 
         return step
@@ -78,6 +84,46 @@ def adam_step(group, params, grads, exp_avgs, exp_avg_sqs, counts, moved):
     with turn():
         opaque(_adam_step, _Live(group), params, grads, *moments, moved, writes=(1, 3, 4, 5))
     return True
+
+
+def _merged(*lists):
+    """Tensors that lie next to each other in every one of the lists as one, for fewer are faster.
+
+    Gives the lists with longer tensors in them, and the number of the first that is in each. Only
+    what vector instructions take in whole is followed by another, so that bits stay the same.
+    """
+    rows = sorted(range(len(lists[0])), key=lambda i: lists[0][i].data_ptr())
+    groups = []
+    for i in rows:
+        if groups and all(_follows(column[groups[-1][-1]], column[i]) for column in lists):
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    sizes = [sum(lists[0][i].numel() for i in group) for group in groups]
+    found = []
+    for column in lists:
+        firsts = [column[group[0]].detach() for group in groups]
+        found.append([t.as_strided((size,), (1,)) for t, size in zip(firsts, sizes)])
+    return *found, [group[0] for group in groups]
+
+
+def _follows(first, second) -> bool:
+    """Whether a tensor lies right behind another one, in the same memory."""
+    return (
+        first.numel() % VECTOR == 0
+        and first.is_contiguous()
+        and second.is_contiguous()
+        and first.data_ptr() + first.nbytes == second.data_ptr()
+        and private.storage_id(first) == private.storage_id(second)
+    )
+
+
+class _MoveTowards(_Prepared):
+    @staticmethod
+    def prepared(targets, sources, weight):
+        if all(t.is_contiguous() for t in (*targets, *sources)):
+            targets, sources, _ = _merged(targets, sources)
+        return partial(private.foreach_lerp_, targets, sources, weight)
 
 
 class _Clip(_Prepared):
@@ -112,7 +158,7 @@ def move_towards(targets, sources, weight):
     pairs = [t.is_cpu and t.dtype == torch.float32 for t in (*targets, *sources)]
     if not switch.enabled() or not all(pairs):
         return None
-    opaque(private.foreach_lerp_, targets, sources, weight, writes=(0,))
+    opaque(_move_towards, targets, sources, weight, writes=(0,))
     return True
 
 
@@ -126,4 +172,4 @@ def average(x):
     opaque(_average, x, writes=(0,))
 
 
-_adam_step, _clip = _AdamStep(), _Clip()
+_adam_step, _clip, _move_towards = _AdamStep(), _Clip(), _MoveTowards()
