@@ -41,8 +41,11 @@ class _Live:
 
 
 class _AdamStep(_Prepared):
+    def __call__(self, *args):
+        self.prepared(*args, merge=False)()  # for one step it is not worth the search
+
     @staticmethod
-    def prepared(live, params, grads, exp_avgs, exp_avg_sqs, counts, moved):
+    def prepared(live, params, grads, exp_avgs, exp_avg_sqs, counts, moved, merge=True):
         group, every = live.group, counts.detach().unbind()
         if not moved:
             return lambda: None
@@ -56,17 +59,23 @@ class _AdamStep(_Prepared):
         fixed = dict(zip(("beta1", "beta2"), group["betas"]), eps=group["eps"])
         fixed |= dict(weight_decay=0.0, amsgrad=False, maximize=False)
         apart = partial(private.fused_adam_, *lists, [], [every[i] for i in moved], **fixed)
+
+        def step():
+            count_up()
+            apart(lr=float(group["lr"]))  # read now: a schedule may have changed it
+
+        if not merge:
+            return step
         *merged, firsts = _merged(*lists)
         counts_of = [every[moved[i]] for i in firsts]
         together = partial(private.fused_adam_, *merged, [], counts_of, **fixed)
 
-        def step():
+        def step_together():
             count_up()
             alike = array.max() == array.min()  # else some have been stepped more often
-            move = together if alike else apart
-            move(lr=float(group["lr"]))  # read now: a schedule may have changed it
+            (together if alike else apart)(lr=float(group["lr"]))
 
-        return step
+        return step_together if len(firsts) < len(moved) else step
 
 
 def adam_step(group, params, grads, exp_avgs, exp_avg_sqs, counts, moved):
