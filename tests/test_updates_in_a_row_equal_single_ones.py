@@ -9,6 +9,7 @@ from learners import Batch
 from torch import nn
 
 from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.fast import private
 from spinup.parts.pytorch.layers import mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, updates
 
@@ -107,9 +108,15 @@ def another_learning_rate(learner):
 CHANGES = [freeze, replace_a_layer, cut_shorter, another_learning_rate]
 
 
+@pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_between_two_rows_is_seen(change):
-    """What happens after the updates of one call is seen by those of the next."""
+def test_a_change_between_two_rows_is_seen(change, quick, monkeypatch):
+    """What happens after the updates of one call is seen by those of the next.
+
+    quick: by what this PyTorch has for it; else by the checks for a PyTorch that lacks it
+    """
+    monkeypatch.setattr(private, "GUARDS_TELL", quick and private.GUARDS_TELL)
+    monkeypatch.setattr(private, "VERSIONS_TELL", quick and private.VERSIONS_TELL)
     recorded = fast.recorded(plain_update)
     found = []
     for update in (recorded, plain_update):

@@ -125,6 +125,29 @@ def _versions_tell() -> bool:
 VERSIONS_TELL = _versions_tell()
 
 
+def _guards_tell() -> bool:
+    """Whether TensorGuards tells tensors apart, tried out on what matters most."""
+    try:
+        weight, column = torch.zeros(2, 2), torch.zeros(4, 2)
+        guards = _TensorGuards(
+            weight,
+            column,
+            dynamic_dims_sizes=[[2, 2], [4, 2]],
+            dynamic_dims_strides=[[2, 1], [None, None]],
+        )
+        alike = (weight, column), (weight, torch.zeros(4, 4)[:, ::2])
+        learns = torch.zeros(2, 2, requires_grad=True)
+        others = (weight[:1], column), (weight.t(), column), (learns, column), (weight, column[1:])
+        return all(guards.check(*pair) for pair in alike) and not any(
+            guards.check(*pair) for pair in others
+        )
+    except Exception:  # another PyTorch, with other arguments
+        return False
+
+
+GUARDS_TELL = _TensorGuards is not None and _guards_tell()
+
+
 def changes_of(dicts) -> int | None:
     """A number that grows with every change of one of the dicts; None where there is none.
 
@@ -142,7 +165,7 @@ def tensor_check(tensors, batch=()):
     batch: further tensors, whose strides do not matter
     """
     everything = (*tensors, *batch)
-    if _TensorGuards is not None:
+    if GUARDS_TELL:
         strides = [list(t.stride()) for t in tensors] + [[None] * t.ndim for t in batch]
         sizes = [list(t.shape) for t in everything]
         guards = _TensorGuards(*everything, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
