@@ -408,7 +408,11 @@ def do_damage(folder: Path, operation: str, path: str, more=None):
             json=lambda: _json(rng, data), outline=lambda: _outline(rng, data),
             model=lambda: _model(rng, data),
         )  # fmt: skip
-        target.write_bytes(edits[operation]())
+        try:
+            new = edits[operation]()
+        except Exception:  # it was damaged before, so that this damage does not fit any more
+            new = data[1:]
+        target.write_bytes(new)
 
 
 def _flip(rng, data) -> bytes:
@@ -485,10 +489,9 @@ def _model(rng, data) -> bytes:
     try:
         content = torch.load(io.BytesIO(data), weights_only=True)
         architecture, weights = json.loads(content["architecture"]), content["weights"]
-        name = rng.choice(sorted(weights))
-        weights[name].reshape(-1)
-    except Exception:  # it was damaged before
+    except Exception:
         return data[1:]
+    name = rng.choice(sorted(weights))
     how = rng.random()
     if how < 0.6:
         content["architecture"] = json.dumps(_changed(rng, architecture))

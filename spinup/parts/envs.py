@@ -413,7 +413,7 @@ def within_space(space, actions) -> np.ndarray:
         return np.asarray(actions).reshape(-1) + space.start
     if space.dtype.kind == "f":
         actions = np.asarray(actions, space.dtype)
-        if actions.shape[1:] != space.shape:
+        if actions.ndim != len(space.shape) + 1 or actions.shape[1:] != space.shape:
             actions = actions.reshape(-1, *space.shape)
         return np.minimum(np.maximum(actions, space.low), space.high)
     return _integers_within(space, np.asarray(actions).reshape(-1, *space.shape))

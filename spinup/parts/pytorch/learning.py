@@ -31,9 +31,10 @@ class Adam:
 
     @torch.no_grad()
     def step(self):
-        """Step along the gradients; a parameter that has none stays where it is."""
+        """Step along the gradients; a parameter that has none, or is frozen, stays as it is."""
         (group,) = self.param_groups
-        moved = [i for i, p in enumerate(group["params"]) if p.grad is not None]
+        learned = [p.requires_grad and p.grad is not None for p in group["params"]]
+        moved = [i for i, is_learned in enumerate(learned) if is_learned]
         columns = group["params"], self.exp_avgs, self.exp_avg_sqs
         params, m, v = ([column[i] for i in moved] for column in columns)
         grads = [p.grad for p in params]

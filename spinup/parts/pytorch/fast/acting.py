@@ -37,6 +37,8 @@ class _Plan:
         self.unchanged = Unchanged(dicts, [*root.parameters(), *root.buffers()])
         self.hooks_made, self.hooked = private.hooks_made(), any(map(private.has_hooks, modules))
         self.networks, self.views = {}, {}  # by the ids of modules inside
+        # Code that we do not know may change a network while a policy is being asked.
+        self.known = all(map(_is_known, modules))
 
     def intact(self) -> bool:
         return self.hooks_made == private.hooks_made() and self.unchanged.intact()
@@ -52,8 +54,10 @@ class _Plan:
         """A parameter or buffer as an array; None where it is not on the CPU."""
         key = id(module), name
         if key not in self.views:
-            tensor = getattr(module, name)
-            self.views[key] = tensor.detach().numpy() if tensor.is_cpu else None
+            own = module.__dict__  # only what it holds itself: what it computes changes
+            tensor = own[private.HELD[0]].get(name, own[private.HELD[1]].get(name))
+            usable = type(tensor) in private.TENSOR_TYPES and tensor.is_cpu
+            self.views[key] = tensor.detach().numpy() if usable else None
         return self.views[key]
 
 
@@ -66,8 +70,19 @@ def _plan(module):
     if plan is None:
         finalize(module, _plans.pop, id(module), None)
     if plan is None or not plan.intact():
-        plan = _plans[id(module)] = _Plan(module)
+        try:
+            plan = _plans[id(module)] = _Plan(module)
+        except Exception:  # tensors of a kind that cannot be looked at: plain code does it
+            return None
     return plan
+
+
+def _is_known(module) -> bool:
+    """Whether only code of PyTorch and of ours runs when a module is asked."""
+    own = (type(module).__module__ or "").startswith(("torch.nn.", "spinup."))
+    return own and not any(
+        callable(value) and not isinstance(value, nn.Module) for value in vars(module).values()
+    )
 
 
 def checked_once(method):
@@ -77,8 +92,10 @@ def checked_once(method):
     def checked(self, *args, **kwargs):
         if not switch.enabled() or private.hooked_everywhere():
             return method(self, *args, **kwargs)
-        before = getattr(_current, "plan", None)
-        _current.plan = _plan(self)
+        before, plan = getattr(_current, "plan", None), _plan(self)
+        if plan is None or not plan.known:
+            return method(self, *args, **kwargs)
+        _current.plan = plan
         try:
             return method(self, *args, **kwargs)
         finally:
@@ -92,18 +109,20 @@ def numpy_forward(net, obs):
     rows = obs.shape[0]
     if rows > MAX_ROWS or not switch.enabled() or private.hooked_everywhere():
         return None
-    before, layers, scratch = _plan(net).network(net)
+    plan = _plan(net)
+    before, layers, scratch = (None, None, None) if plan is None else plan.network(net)
     if layers is None:
         return None
-    if rows not in scratch:
-        scratch[rows] = [np.empty((rows, b.size), b.dtype) for _, b, _ in layers]
+    key = rows, threading.get_ident()
+    if key not in scratch:
+        scratch[key] = [np.empty((rows, b.size), b.dtype) for _, b, _ in layers]
     x = obs if isinstance(obs, np.ndarray) else obs.numpy()
     x = x if x.ndim == 2 else x.reshape(rows, -1)
     for shift, scale, limit in before:
         x = np.minimum(np.maximum((x - shift) * scale, -limit), limit)
-    if x.dtype != scratch[rows][0].dtype:
-        x = x.astype(scratch[rows][0].dtype)
-    for (weight, bias, activation), y in zip(layers, scratch[rows]):
+    if x.dtype != scratch[key][0].dtype:
+        x = x.astype(scratch[key][0].dtype)
+    for (weight, bias, activation), y in zip(layers, scratch[key]):
         np.dot(x, weight, y)
         np.add(y, bias, y)
         x = activation(y)
@@ -114,7 +133,8 @@ def numpy_view(module, name):
     """A parameter as an array that sees its updates; None where plain code must do it."""
     if not switch.enabled() or private.hooked_everywhere():
         return None
-    return _plan(module).view(module, name)
+    plan = _plan(module)
+    return None if plan is None else plan.view(module, name)
 
 
 def _as_arrays(net):

@@ -17,6 +17,7 @@ changed nothing.
 """
 
 import random
+import threading
 import weakref
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -139,6 +140,7 @@ class _Captures:
 
     def __init__(self, name, reason=None, learner=None):
         _alive.add(self)
+        self.lock = threading.Lock()
         self.name, self.all, self.replays, self.eager_calls = name, [], 0, 0
         self.reason = reason or restored.get(name)
         self.learner = learner  # kept alive where its id could else be another's one day
@@ -189,7 +191,7 @@ class _Captures:
         return results
 
     def _replay(self, capture, batch):
-        with turn():
+        with turn(), self.lock:  # two threads may train one learner, in turn
             capture.take(batch)
             self.replays += 1
             note_call(capture)
@@ -390,7 +392,6 @@ class Capture:
         free = may_choose(threads) and num_procs() == 1  # other processes would have to wait
         free = free and self._is_the_same_with_one_thread(snapshot)
         self.run = Threads(threads).run if free else _carry_out
-        self.quietly = _quiet_context().run
 
     # --- What happens once ---
 
@@ -546,12 +547,13 @@ class Capture:
 
     def take(self, batch):
         """Copy a batch to where the steps look for it."""
-        private.foreach_copy_(self.places, [batch[i] for i in self.columns])
+        if self.places:
+            private.foreach_copy_(self.places, [batch[i] for i in self.columns])
 
     def replay(self):
         for p, grad in zip(self.params, self.grads):
             p.grad = grad  # another capture leaves it elsewhere
-        self.quietly(self.run, self.steps)
+        _quiet_context().run(self.run, self.steps)
         return self.rebuilt([_copy(result) for result in self.results])
 
 
@@ -570,10 +572,17 @@ def _rebuilt(batch, columns):
 
 
 def _quiet_context():
-    """A context in which NumPy says nothing of infinities, as PyTorch."""
-    context = copy_context()  # NumPy's errstate, entered at every replay, would take longer
-    context.run(np.seterr, all="ignore")
-    return context
+    """A context in which NumPy says nothing of infinities, as PyTorch, for this thread.
+
+    NumPy's errstate, entered at every replay, would take longer.
+    """
+    if not hasattr(_quiet, "context"):
+        _quiet.context = copy_context()
+        _quiet.context.run(np.seterr, all="ignore")
+    return _quiet.context
+
+
+_quiet = threading.local()
 
 
 def _carry_out(steps):

@@ -57,9 +57,14 @@ NOT_CALLED = {
     "__getstate__", "__setstate__",
 }  # fmt: skip
 MAKING = {"__init__", "__new__", "__post_init__"}
+GENERATED = {
+    "__init__", "__new__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__repr__",
+    "__setattr__", "__delattr__", "__replace__", "__getnewargs__", "_make", "_replace", "_asdict",
+}  # fmt: skip
 # What NumPy does with files.
 FILES = {"save", "savez", "savez_compressed", "savetxt", "load", "loadtxt", "genfromtxt", "tofile",
          "fromfile", "memmap", "dump"}  # fmt: skip
+GROWING = nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict
 CONTAINERS = (dict, list, set, deque, OrderedDict, defaultdict)
 # Layers of which only the weights, the hooks and the class matter.
 SIMPLE = {nn.Linear, nn.ReLU, nn.Tanh, nn.Identity}
@@ -68,7 +73,7 @@ MOST_THINGS = 50_000  # that are walked through; more is not what an update look
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _requires_grad, _contents = attrgetter("requires_grad"), attrgetter("cell_contents")
-_body = attrgetter("__code__", "__defaults__")
+_BODY = attrgetter("__code__"), attrgetter("__defaults__"), attrgetter("__kwdefaults__")
 
 
 class _CountingModule(types.ModuleType):
@@ -102,7 +107,7 @@ class Dependencies:
         self.names = []  # (dict of a module or a class, name, value)
         self.classes = {}  # by the id of such a dict of a class
         self.cells = []  # (cell of a closure, value)
-        self.functions = []
+        self.functions, self.fields = [], []  # fields: of the learner and of other objects
         self.groups, self.reads_groups = [], False  # of optimizers; whether code looks at them
         self.parameters, self.tensors = [], []  # of networks; all others
         self.moments = []  # of optimizers of ours, whose memory nobody else moves
@@ -124,10 +129,11 @@ class Dependencies:
 
     def _prepare_checks(self):
         """Sort what is compared before every replay by what it costs."""
-        groups = set(map(id, self.groups))  # of which the learning rate may change
+        # Of parameter groups the learning rate may change, if only the optimizer reads it.
+        groups = set() if self.reads_groups else set(map(id, self.groups))
         classes = [vars(owner) for owner in self.owners if isinstance(owner, type)]
-        dicts = [c for c in self.containers if isinstance(c, dict)] + self.sizes + classes
-        dicts = [d for d in dicts if id(d) not in groups]
+        dicts = [d for d in self.sizes if id(d) not in groups] + classes
+        dicts += [c for c in self.containers if isinstance(c, dict)]
         self.unchanged = Unchanged(dicts, self.parameters + self.tensors)
         pairs = zip(self.containers, self.copies)
         self.lists, self.lists_before = _columns(
@@ -138,7 +144,8 @@ class Dependencies:
         used = [row for row in self.names if id(row[0]) not in whole]
         self.holders, self.used_names, self.used_values = _columns(used, 3)
         self.cells_used, self.cell_values = _columns(self.cells, 2)
-        self.bodies = list(map(_body, self.functions))
+        self.bodies = [list(map(get, self.functions)) for get in _BODY]
+        self.field_types = list(map(type, self.fields))
 
     # --- What is checked before every replay ---
 
@@ -152,15 +159,22 @@ class Dependencies:
                 and self.lists == self.lists_before
                 and all(map(is_, map(getitem, self.holders, self.used_names), self.used_values))
                 and all(map(is_, map(_contents, self.cells_used), self.cell_values))
-                and list(map(_body, self.functions)) == self.bodies
+                and list(map(type, self.fields)) == self.field_types
+                and all(self._same_bodies())
             )
         except Exception:  # such as a name that is gone, or tensors that cannot be compared
             return False
 
+    def _same_bodies(self):
+        for get, before in zip(_BODY, self.bodies):
+            yield from map(is_, map(get, self.functions), before)
+
     def _no_hooks(self) -> bool:
         """Whether hooks that somebody has made since are none on what this update uses."""
         made = private.hooks_made()
-        if any(self.hooks) or any(map(private.gradient_hooks, self.parameters)):
+        if private.hooked_everywhere() or any(self.hooks):
+            return False
+        if any(map(private.gradient_hooks, self.parameters)):
             return False
         self.hooks_made = made
         return True
@@ -281,7 +295,7 @@ class Dependencies:
                 self._walk(own[name], f"{path}.{name}")
         known = _is_trusted(type(module).__module__)  # it does not look for what it has not
         for group in private.HELD:
-            if own[group] or not known:
+            if own[group] or not known or isinstance(module, GROWING):
                 self._look_at_container(own[group], path)
 
     def _look_at_container(self, container, path):
@@ -366,7 +380,8 @@ class Dependencies:
                 attributes.add(step.argval)
             elif isinstance(step.argval, types.CodeType):
                 self._look_at_code(step.argval, namespace)  # a comprehension, a lambda
-        self.reads_groups = self.reads_groups or "param_groups" in attributes
+        named = "param_groups" in attributes or "param_groups" in code.co_consts  # for getattr
+        self.reads_groups = self.reads_groups or named
         if files := attributes & FILES:
             raise NotCapturable(f"{code.co_name} calls {min(files)}")
         for name in loaded:
@@ -459,6 +474,7 @@ class Dependencies:
         if kind.__module__.partition(".")[0] in ("torch", "numpy"):
             raise NotCapturable(f"{path} is a {kind.__module__}.{kind.__qualname__}")
         self._walk(kind, kind.__name__)
+        self.fields += vars(thing).values()
         live = vars(kind).get("READ_AT_EVERY_STEP", ())  # not of a class derived from it
         self._container(vars(thing))
         self.names += [(vars(thing), k, x) for k, x in vars(thing).items() if _is_single(x)]
@@ -528,7 +544,8 @@ def _is_single(value) -> bool:
 
 def _is_generated(value) -> bool:
     """Whether a method was written by Python itself, as those of dataclasses are."""
-    return isinstance(value, types.FunctionType) and value.__code__.co_filename == "<string>"
+    made = isinstance(value, types.FunctionType) and value.__code__.co_filename == "<string>"
+    return made and value.__name__ in GENERATED  # others: of `python -c`
 
 
 def _is_trusted(module: str) -> bool:

@@ -91,8 +91,9 @@ def mlp_forward(net, *columns):
 
     columns: what the rows consist of, side by side; apart, for often only actions need a gradient
     """
-    found = _layers(net) if all(map(_takes, columns)) else None
-    if found is None or "LAYERS_IN_TURN" not in vars(type(net)):
+    known = "LAYERS_IN_TURN" in vars(type(net)) and all(map(_takes, columns))
+    found = _layers(net) if known else None
+    if found is None:
         return None
     linear, kinds = found
     return _apply(columns, kinds, 1, _parameters(linear))
@@ -219,8 +220,8 @@ class _FusedLayers(torch.autograd.Function):
         ctx.kinds, ctx.heads, ctx.count, ctx.ids = kinds, heads, count, list(map(id, params))
         ctx.widths = [column.shape[-1] for column in columns]
         ctx.layers = len(weights)
-        # The columns themselves are kept only for who differentiates twice; they are alive anyway.
-        ctx.save_for_backward(*tensors, outputs[0], *weights, *_needed(kinds, outputs))
+        kept = _kept(columns, ctx.needs_input_grad[3:])
+        ctx.save_for_backward(*kept, *params, outputs[0], *weights, *_needed(kinds, outputs))
         return outputs[-1]
 
     @staticmethod
@@ -234,6 +235,7 @@ class _FusedLayers(torch.autograd.Function):
         )
         weights, outputs = rest[: ctx.layers], rest[ctx.layers :]
         if torch.is_grad_enabled():  # it will be differentiated again
+            tensors = _aliases(tensors, x, ctx.widths)
             return None, None, None, *_differentiable(ctx, tensors, grad)
         of_columns, params = asked[: ctx.count], tensors[ctx.count :]
         learned = _requested(asked[ctx.count :], ctx.ids)
@@ -250,6 +252,21 @@ class _FusedLayers(torch.autograd.Function):
             ]
         grads = [g if asked else None for g, asked in zip(grads, learned)]
         return None, None, None, *of_input, *grads
+
+
+def _kept(columns, asked):
+    """The columns that need a gradient, for who differentiates twice; None for the others."""
+    return [column if one else None for column, one in zip(columns, asked)]
+
+
+def _aliases(tensors, x, widths):
+    """Tensors to differentiate by, each apart from the others, which it may have been made of.
+
+    Columns that were not kept are taken from `x`, what all columns are side by side.
+    """
+    columns = x.detach().split(widths, -1)
+    given = [c if t is None else t for t, c in zip(tensors, columns)] + [*tensors[len(widths) :]]
+    return [t.view_as(t) for t in given]
 
 
 def _requested(asked, ids):
@@ -402,7 +419,8 @@ class _FusedCritics(torch.autograd.Function):
         ctx.kinds, ctx.weights, ctx.count = kinds, weights, count
         ctx.ids = list(map(id, tensors[count:]))
         ctx.widths = [column.shape[-1] for column in tensors[:count]]
-        ctx.save_for_backward(*tensors, x, *_needed(kinds, outputs))
+        kept = _kept(tensors[:count], ctx.needs_input_grad[4:])
+        ctx.save_for_backward(*kept, *tensors[count:], x, *_needed(kinds, outputs))
         return outputs[-1]
 
     @staticmethod
@@ -415,6 +433,7 @@ class _FusedCritics(torch.autograd.Function):
             ctx.saved_tensors[n + 1 :],
         )
         if torch.is_grad_enabled():
+            tensors = _aliases(tensors, x, ctx.widths)
             return None, None, None, None, *_differentiable_critics(ctx, tensors, grad)
         learned = _requested(asked[ctx.count :], ctx.ids)
         per_member = len(learned) // members

@@ -119,6 +119,10 @@ def _versions_tell() -> bool:
     for i in range(100):  # so often that Python has specialised its bytecode
         holder.value = float(i)
         versions.append(_dict_version(own))
+    changes = own.clear, lambda: own.update({"value": 1}), own.popitem, lambda: own.setdefault(1, 2)
+    for change in changes:  # an empty dict is filled from another one in a way of its own
+        change()
+        versions.append(_dict_version(own))
     return all(before < after for before, after in zip(versions, versions[1:]))
 
 
@@ -165,7 +169,7 @@ def tensor_check(tensors, batch=()):
     batch: further tensors, whose strides do not matter
     """
     everything = (*tensors, *batch)
-    if GUARDS_TELL:
+    if GUARDS_TELL and len(set(map(id, everything))) == len(everything):
         strides = [list(t.stride()) for t in tensors] + [[None] * t.ndim for t in batch]
         sizes = [list(t.shape) for t in everything]
         guards = _TensorGuards(*everything, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)

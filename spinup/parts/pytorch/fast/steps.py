@@ -164,8 +164,9 @@ def move_towards(targets, sources, weight):
     """target += weight (source - target) for each pair; None where plain code must do it."""
     if len(targets) != len(sources):
         raise ValueError(f"{len(targets)} target parameters do not fit {len(sources)} others")
-    pairs = [t.is_cpu and t.dtype == torch.float32 for t in (*targets, *sources)]
-    if not switch.enabled() or not all(pairs):
+    plain = all(t.is_cpu and t.dtype == torch.float32 for t in (*targets, *sources))
+    alike = all(t.shape == s.shape for t, s in zip(targets, sources))
+    if not switch.enabled() or not targets or not plain or not alike:
         return None
     opaque(_move_towards, targets, sources, weight, writes=(0,))
     return True
