@@ -1,5 +1,7 @@
 """What was made faster gives the same numbers as PyTorch's plain way, to the last few digits."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from copy import deepcopy
 
 import pytest
@@ -11,7 +13,7 @@ from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.fast import private
 from spinup.parts.pytorch.fast.tracing import capturing
 from spinup.parts.pytorch.layers import MLP, apply_to_arrays, mlp, observation_mlp
-from spinup.parts.pytorch.learning import Adam, gradient_step
+from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
     LOG_STD_MIN,
@@ -354,3 +356,66 @@ def test_acting_follows_whatever_happens_to_a_network(change):
     _, value, _ = ac.step(obs)
     with fast.plain():
         torch.testing.assert_close(torch.tensor(value), ac.v(obs).detach())
+
+
+class Clamped(nn.Module):
+    def forward(self, x):
+        return x.clamp(max=1.0)
+
+
+def test_acting_follows_parameters_that_are_computed():
+    ac = MLPActorCritic(Box(-1, 1, (3,)), Box(-1, 1, (2,)), hidden_sizes=(8,))
+    nn.utils.parametrize.register_parametrization(ac.pi, "log_std", Clamped())
+    obs = torch.randn(1, 3)
+    ac.step(obs)
+    with torch.no_grad():
+        ac.pi.parametrizations.log_std.original.fill_(0.7)
+    act, _, logp = ac.step(obs)
+    expected = ac.pi(obs, torch.as_tensor(act))[1]
+    torch.testing.assert_close(torch.as_tensor(logp), expected.detach(), atol=1e-4, rtol=1e-4)
+
+
+def test_threads_that_act_at_once_do_not_disturb_each_other():
+    ac = MLPActorCritic(Box(-1, 1, (3,)), Box(-1, 1, (2,)), hidden_sizes=(64, 64))
+    inputs = [torch.full((1, 3), float(number)) for number in range(2)]
+    expected = [ac.v(obs).item() for obs in inputs]
+
+    def ask(number):
+        return [ac.v.value(inputs[number])[0] for _ in range(2000)]
+
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(ask, range(2)))
+    for found, value in zip(answers, expected):
+        torch.testing.assert_close(torch.tensor(found), torch.full((2000,), value))
+
+
+def test_a_column_that_depends_on_another_is_counted_once():
+    """The action's gradient of Q(f(s, a), a), once and twice."""
+    q, model = MLPQFunction(3, 2, (16,), nn.Tanh), nn.Linear(5, 3)
+    s, a = torch.randn(4, 3), torch.randn(4, 2, requires_grad=True)
+    found = []
+    for switch in (nullcontext, fast.plain):
+        with switch():
+            value = q(model(torch.cat([s, a], -1)), a).sum()
+            (once,) = torch.autograd.grad(value, a, create_graph=True)
+            (twice,) = torch.autograd.grad(once.square().sum(), a)
+        found.append((once.detach(), twice))
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_observations_may_change_before_the_backward_pass():
+    q = MLPQFunction(3, 2, (16,), nn.ReLU)
+    obs, act, grads = torch.randn(4, 3), torch.randn(4, 2, requires_grad=True), []
+    for switch in (nullcontext, fast.plain):
+        with switch():
+            given = obs.clone()
+            value = q(given, act).sum()
+            given.zero_()
+            grads.append(torch.autograd.grad(value, [act, *q.parameters()]))
+    torch.testing.assert_close(grads[0], grads[1])
+
+
+def test_a_target_of_another_shape_is_refused():
+    with pytest.raises(RuntimeError, match="must match"):
+        polyak_average(mlp([3, 16, 1], nn.Tanh), mlp([3, 8, 1], nn.Tanh), 0.5)
+    polyak_average([], [], 0.5)

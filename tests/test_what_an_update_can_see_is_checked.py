@@ -12,9 +12,10 @@ import pytest
 import torch
 from learners import Batch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from spinup.parts.pytorch import fast, layers, learning, networks
-from spinup.parts.pytorch.layers import mlp
+from spinup.parts.pytorch.layers import MLP, mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.networks import MLPQFunction, stack_values
 
@@ -305,6 +306,109 @@ def test_twin_critics_that_were_stepped_unequally_often():
     assert report.replays == 10 and report.reason is None
     counts = learner.optimizer.counts.tolist()
     assert counts == twin.optimizer.counts.tolist() == [13.0] * 4 + [10.0] * 4
+
+
+def read_by_an_alias(learner, batch):
+    loss = error(learner, batch) * learner.extra[0]["lr"]
+    gradient_step(learner.optimizer, loss)
+    return {}
+
+
+def read_by_a_new_key(learner, batch):
+    (group,) = learner.optimizer.param_groups
+    gradient_step(learner.optimizer, error(learner, batch) + group.get("more", 0.0) * 3)
+    return dict(more=group.get("more", 0.0))
+
+
+def read_by_getattr(learner, batch):
+    (group,) = getattr(learner.optimizer, "param_groups")  # noqa: B009
+    gradient_step(learner.optimizer, error(learner, batch))
+    return dict(lr=group["lr"])
+
+
+def raise_learning_rate(learner):
+    learner.optimizer.param_groups[0]["lr"] = 0.5
+
+
+GROUPS = {
+    "by an alias": (read_by_an_alias, raise_learning_rate),
+    "by getattr": (read_by_getattr, raise_learning_rate),
+    "a new key": (read_by_a_new_key, lambda l: l.optimizer.param_groups[0].update(more=2.0)),
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_parameter_groups_that_the_update_reads(kind, monkeypatch):
+    class Aliased(Learner):
+        def __init__(self, net, optimizer):
+            super().__init__(net, optimizer, (optimizer.param_groups[0],))
+
+    monkeypatch.setitem(globals(), "Learner", Aliased)
+    agree(*GROUPS[kind])
+
+
+def plain_update(learner, batch):
+    loss = error(learner, batch)
+    gradient_step(learner.optimizer, loss)
+    return dict(loss=loss.detach().round(decimals=3))
+
+
+def test_a_hook_on_all_modules():
+    handles = []
+
+    def hook(_):
+        handles.append(register_module_forward_hook(lambda module, given, found: 1.5 * found))
+
+    recorded, losses = fast.recorded(plain_update), []
+    for call in (recorded, recorded.eager):
+        torch.manual_seed(0)
+        net = mlp([3, 8, 1], nn.Tanh)
+        learner = Learner(net, Adam(net.parameters(), 1e-2))
+        batch = Batch(torch.ones(4, 3), torch.ones(4))
+        found = [call(learner, batch)["loss"] for _ in range(4)]
+        hook(learner)
+        try:
+            losses.append([*found, *(call(learner, batch)["loss"] for _ in range(4))])
+        finally:
+            handles.pop().remove()
+    assert losses[0] == losses[1]
+
+
+class Doubled(MLP):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def become_another_class(learner):
+    learner.net.__class__ = Doubled
+
+
+def grow(learner):
+    learner.net[2].append(nn.Linear(1, 1))
+    learner.net[2][0].weight.data.fill_(3.0)
+
+
+def freeze_free_and_freeze(learner):
+    learner.net[0].weight.requires_grad_(False)
+
+
+OTHERS = {
+    "another class": (become_another_class, None),
+    "an empty container that grows": (
+        grow, lambda: nn.Sequential(nn.Linear(3, 1), nn.Tanh(), nn.Sequential()),
+    ),
+    "a weight frozen with an old gradient": (freeze_free_and_freeze, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_changes_of_networks(kind):
+    change, make = OTHERS[kind]
+    learner, _, _ = agree(plain_update, change, make)
+    if change is freeze_free_and_freeze:
+        before = learner.net[0].weight.detach().clone()
+        plain_update(learner, Batch(torch.ones(4, 3), torch.ones(4)))
+        assert torch.equal(before, learner.net[0].weight)
 
 
 # --- Beside the capture ---
