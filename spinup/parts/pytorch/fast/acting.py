@@ -7,7 +7,6 @@ still consists of the same layers, whose weights lie where they lay, and that no
 
 import threading
 from functools import wraps
-from operator import attrgetter
 from weakref import finalize
 
 import numpy as np
@@ -118,7 +117,8 @@ def numpy_forward(net, obs):
         scratch[key] = [np.empty((rows, b.size), b.dtype) for _, b, _ in layers]
     x = obs if isinstance(obs, np.ndarray) else obs.numpy()
     x = x if x.ndim == 2 else x.reshape(rows, -1)
-    for shift, scale, limit in before:
+    for shift, scale, normalizer in before:
+        limit = normalizer.LIMIT  # of its class, which may be given another
         x = np.minimum(np.maximum((x - shift) * scale, -limit), limit)
     if x.dtype != scratch[key][0].dtype:
         x = x.astype(scratch[key][0].dtype)
@@ -173,14 +173,10 @@ def _says(module, what) -> bool:
     return what in vars(type(module))
 
 
-_limits = attrgetter("shift", "scale", "LIMIT")
-
-
 def _shift(module):
     """How a module shifts and scales observations, () if not at all, None if nobody knows."""
     if _says(module, "FLATTENS_ONLY"):
         return ()
     if _says(module, "CONSTANT_IN_UPDATES"):
-        shift, scale, limit = _limits(module)
-        return shift.numpy(), scale.numpy(), limit
+        return module.shift.numpy(), module.scale.numpy(), module
     return None
