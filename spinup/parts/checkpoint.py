@@ -292,7 +292,7 @@ _locks = {}  # the run folders that this process has claimed
 
 def claim(run_folder):
     """Keep other processes from training in the same folder at the same time."""
-    folder = Path(run_folder).resolve()
+    folder = Path(os.path.realpath(run_folder))
     if folder in _locks:
         return
     try:
@@ -319,7 +319,7 @@ def claim(run_folder):
 
 def release(run_folder):
     """Let other processes train there again."""
-    if lock := _locks.pop(Path(run_folder).resolve(), None):
+    if lock := _locks.pop(Path(os.path.realpath(run_folder)), None):
         lock.close()
 
 
@@ -343,11 +343,11 @@ def make_restartable(folder):
 
     So a job that is started again need not be told, whatever function it calls.
     """
-    _restartable.add(Path(folder).resolve())
+    _restartable.add(Path(os.path.realpath(folder)))
 
 
 def is_restartable(run_folder) -> bool:
-    folder = Path(run_folder).resolve()
+    folder = Path(os.path.realpath(run_folder))
     return not _restartable.isdisjoint((folder, *folder.parents))
 
 

@@ -96,7 +96,8 @@ def _seeds(seeds) -> str:
 
 def _leads_out(path: Path, folder: Path) -> bool:
     """Whether a link leads from a run's folder to a file elsewhere, which is nobody's business."""
-    return not path.resolve().is_relative_to(folder.resolve())
+    inside, here = (Path(os.path.realpath(p)) for p in (path, folder))  # also of links in a circle
+    return not inside.is_relative_to(here)
 
 
 def _own_settings(folder) -> dict:
@@ -220,10 +221,10 @@ def collect(runs, folders, args) -> dict:
     args: the flags of `compare.add_judgement`
     """
     found = compare.judged(runs, args)
-    top = Path(os.path.commonpath([Path(folder).resolve() for folder in folders]))
+    top = Path(os.path.commonpath([Path(os.path.realpath(folder)) for folder in folders]))
 
     def name_of(folder):
-        name = os.path.relpath(Path(folder).resolve(), top)
+        name = os.path.relpath(Path(os.path.realpath(folder)), top)
         return printable(top.name if name == os.curdir else name)
 
     listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
@@ -290,7 +291,8 @@ def main(argv=None):
         raise UserError(f"{path} should end in .html, for that is what is written.")
     runs = plot.get_all_datasets(args.all_logdirs, args.legend, args.select, args.exclude)
     folders = plot.matching_folders(args.all_logdirs, args.select, args.exclude)
-    text = page(args.title or first.resolve().name, collect(runs, folders, args))
+    title = args.title or os.path.basename(os.path.realpath(first))
+    text = page(title, collect(runs, folders, args))
     try:
         write_whole(path, text.encode(errors="backslashreplace"))
     except OSError as error:

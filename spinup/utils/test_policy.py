@@ -47,7 +47,33 @@ def load_policy_and_env(
         get_action = load_tf_policy(folder, itr, deterministic, trust_graph)
     else:
         get_action = load_pytorch_policy(folder, itr, deterministic, actor_critic)
-    return env, lambda obs: within_space(env.action_space, get_action(obs)[None])[0]
+
+    def act(obs):
+        return within_space(env.action_space, get_action(obs)[None])[0]
+
+    if not _says_spaces(folder):
+        _try_out(folder, env, act)
+    return env, act
+
+
+def _says_spaces(folder) -> bool:
+    """Whether config.json says what an agent has learned with; that of the original does not."""
+    known = os.path.lexists(folder / "config.json") and read_config(folder).get("spaces")
+    return isinstance(known, dict) and {"observation", "action"} <= known.keys()
+
+
+def _try_out(folder, env, act):
+    """Refuse an environment on whose observations the agent cannot act."""
+    space = env.observation_space
+    if space.shape is None:  # a space of several arrays, of an environment of the user's own
+        return
+    with contextlib.suppress(RuntimeError, ValueError, TypeError, LookupError):
+        if env.action_space.contains(act(np.zeros(space.shape, space.dtype))):
+            return
+    raise UserError(
+        f"The agent in {folder} cannot act on observations of {space} with actions of "
+        f"{env.action_space}: it has learned with others, and config.json does not say which."
+    )
 
 
 def _check_spaces(folder, env):
