@@ -184,3 +184,12 @@ def test_a_run_that_never_wrote_a_table_counts_too(data):
     found = compare.compare(plot.get_all_datasets([data]))
     rows = {result.experiment: (result.seeds, result.diverged) for result in found.results}
     assert rows == dict(a=(5, 2), b=(3, 1))
+
+
+def test_where_every_run_on_an_environment_diverged_at_once(data, capsys):
+    """There is no number of another run by which they could be scored."""
+    write_run(data / "c_s0", [], diverged=0, exp_name="c", seed=0)
+    config = dict(exp_name="c", seed=0, environment=dict(id="Other-v0"))
+    (data / "c_s0" / "config.json").write_text(json.dumps(config))
+    text = told(capsys, data)
+    assert "1 of 1 runs on Other-v0 diverged: " in text

@@ -673,3 +673,21 @@ def test_dqn_trains_on_an_environment_of_the_old_gym(tmp_path):
         batch_size=8, num_test_episodes=1, logger_kwargs=dict(output_dir=tmp_path),
     )  # fmt: skip
     assert any(not torch.equal(a, b) for a, b in zip(start, ac.parameters()))
+
+
+class OnlyObservation(gym.Env):
+    """One value from reset, with the right arguments."""
+
+    observation_space = Box(-1, 1, (2,))
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2)
+
+    def step(self, action):
+        return np.zeros(2), 0.0, False, False, {}
+
+
+def test_a_reset_that_gives_only_an_observation_gets_a_sentence():
+    with pytest.raises(UserError, match=r"does not return \(obs, info\) from reset"):
+        VectorEnv(OnlyObservation)

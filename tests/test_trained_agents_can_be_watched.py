@@ -286,3 +286,26 @@ def test_wrappers_of_gymnasium_come_along(tmp_path):
     spinup.sac_pytorch(wrapped, logger_kwargs=where, num_test_episodes=0, **TINY)
     env, _ = load_policy_and_env(tmp_path)
     assert np.array_equal(env.reset(seed=3)[0], wrapped().reset(seed=3)[0])
+
+
+class OneReward(gym.Wrapper):
+    def step(self, action):
+        obs, reward, *rest = self.env.step(action)
+        return obs, np.array([reward]), *rest
+
+
+def test_a_reward_in_an_array_is_a_number(capsys):
+    env = OneReward(gym.make("CartPole-v1"))
+    returns = run_policy(env, lambda obs: 0, num_episodes=1, render=False, seed=0)
+    assert len(returns) == 1 and returns[0] > 0
+
+
+def test_an_agent_of_unknown_spaces_is_tried_out_first(tmp_path):
+    spinup.ppo_pytorch(
+        EnvMaker("CartPole-v1"), epochs=1, steps_per_epoch=50, train_pi_iters=1, train_v_iters=1,
+        logger_kwargs=dict(output_dir=str(tmp_path)),
+    )  # fmt: skip
+    (tmp_path / "config.json").unlink()
+    load_policy_and_env(tmp_path, env_fn=lambda: gym.make("CartPole-v1"))
+    with pytest.raises(UserError, match="cannot act on observations of"):
+        load_policy_and_env(tmp_path, env_fn=lambda: gym.make("MountainCar-v0"))

@@ -487,16 +487,20 @@ class VectorEnv:
 
     def _reset(self, i):
         """The first observation of the episode that this environment's seed stands for."""
+        advice = "Bring it up to Gymnasium, or derive it from the old gym.Env."
         try:
-            obs, _ = self.envs[i].reset(seed=self.episode_seeds[i])
+            found = self.envs[i].reset(seed=self.episode_seeds[i])
         except TypeError as error:
             if "unexpected keyword argument 'seed'" not in str(error):
                 raise
             raise UserError(
-                f"{self.envs[i].unwrapped} does not take reset(seed=…, options=…). "
-                "Bring it up to Gymnasium, or derive it from the old gym.Env."
+                f"{self.envs[i].unwrapped} does not take reset(seed=…, options=…). {advice}"
             )
-        return self._observation(obs)
+        if not (isinstance(found, tuple) and len(found) == 2):
+            raise UserError(
+                f"{self.envs[i].unwrapped} does not return (obs, info) from reset. {advice}"
+            )
+        return self._observation(found[0])
 
     def _observation(self, obs):
         """An observation in the shape of its space; NumPy would spread too few numbers silently."""
@@ -550,7 +554,7 @@ class VectorEnv:
                     "from step. Bring it up to Gymnasium, or derive it from the old gym.Env."
                 )
             obs, reward, over, timeout, info = result
-            obs2[i], reward = self._observation(obs), _number(env, reward)
+            obs2[i], reward = self._observation(obs), reward_number(env, reward)
             if not -LARGEST <= reward <= LARGEST:  # NaN is neither
                 kind = "NaN" if reward != reward else "infinite"
                 self.watch.environment(f"the reward of environment {i} is {kind}", self)
@@ -611,12 +615,15 @@ class VectorEnv:
                 return False
             self.actions[i].append(action)
             found, reward, terminated, truncated, _ = self.envs[i].step(action.copy())
-            self.obs[i], total = self._observation(found), total + _number(self.envs[i], reward)
+            self.obs[i], total = (
+                self._observation(found),
+                total + reward_number(self.envs[i], reward),
+            )
             over = terminated or truncated
         return not over and total == ep_ret and self.obs[i].tobytes() == obs.tobytes()
 
 
-def _number(env, reward) -> float:
+def reward_number(env, reward) -> float:
     """A reward as a number; an array of a single one is taken, too."""
     if isinstance(reward, float):
         return float(reward)

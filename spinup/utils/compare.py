@@ -156,9 +156,9 @@ def _scored(runs, value, last, at, scale, warnings):
             lost.setdefault(run.attrs["env_id"], []).append(run.attrs["folder"])
     for env, folders in lost.items():
         on, here = f" on {env}" if env else "", [r for r in runs if r.attrs["env_id"] == env]
-        score = f"; each is scored by the worst {value} of any run{on}, {worst[env]:g}" * (
-            env in worst
-        )
+        score = ""
+        if env in worst:
+            score = f"; each is scored by the worst {value} of any run{on}, {worst[env]:g}"
         warnings.append(
             f"{len(folders)} of {len(here)} runs{on} diverged{score}: {', '.join(folders)}."
         )

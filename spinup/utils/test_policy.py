@@ -203,6 +203,8 @@ def run_policy(
     seed: where the first episode starts; none: somewhere new each time
     video: a file to record to; the environment must have the render mode 'rgb_array'
     """
+    from spinup.parts.envs import reward_number
+
     if env is None:
         raise UserError("There is no environment to play in; see load_policy_and_env(env_fn=…).")
     if video is not None and env.render_mode != "rgb_array":
@@ -221,7 +223,7 @@ def run_policy(
                 if shown:
                     show(env.render())
                 obs, reward, terminated, truncated, _ = env.step(get_action(obs))
-                ep_ret, ep_len = ep_ret + float(reward), ep_len + 1
+                ep_ret, ep_len = ep_ret + reward_number(env, reward), ep_len + 1
                 over = terminated or truncated or ep_len == max_ep_len
             if shown:
                 show(env.render())  # what the last step led to
