@@ -22,6 +22,7 @@ except ImportError:  # Windows has no such locks
 from spinup.parts.divergence import Watch, forget_divergence, read_divergence
 from spinup.parts.plain_text import say
 from spinup.parts.pytorch.earlier import only_known
+from spinup.parts.run_folder import real_path
 from spinup.utils.errors import START_OVER, UserError, damaged
 from spinup.utils.logx import cannot_write, refuse_links
 from spinup.utils.mpi_tools import (
@@ -292,7 +293,7 @@ _locks = {}  # the run folders that this process has claimed
 
 def claim(run_folder):
     """Keep other processes from training in the same folder at the same time."""
-    folder = Path(os.path.realpath(run_folder))
+    folder = real_path(run_folder)
     if folder in _locks:
         return
     try:
@@ -319,7 +320,7 @@ def claim(run_folder):
 
 def release(run_folder):
     """Let other processes train there again."""
-    if lock := _locks.pop(Path(os.path.realpath(run_folder)), None):
+    if lock := _locks.pop(real_path(run_folder), None):
         lock.close()
 
 
@@ -343,11 +344,11 @@ def make_restartable(folder):
 
     So a job that is started again need not be told, whatever function it calls.
     """
-    _restartable.add(Path(os.path.realpath(folder)))
+    _restartable.add(real_path(folder))
 
 
 def is_restartable(run_folder) -> bool:
-    folder = Path(os.path.realpath(run_folder))
+    folder = real_path(run_folder)
     return not _restartable.isdisjoint((folder, *folder.parents))
 
 

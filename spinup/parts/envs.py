@@ -49,6 +49,7 @@ REBUILT_WRAPPERS = {
     "ResizeObservation", "StickyAction", "TimeAwareObservation", "TimeLimit",
 }  # fmt: skip
 
+MEND_INTERFACE = "Bring it up to Gymnasium, or derive it from the old gym.Env."
 LARGEST = float(np.finfo(np.float32).max)  # of the numbers that are kept
 
 
@@ -487,18 +488,17 @@ class VectorEnv:
 
     def _reset(self, i):
         """The first observation of the episode that this environment's seed stands for."""
-        advice = "Bring it up to Gymnasium, or derive it from the old gym.Env."
         try:
             found = self.envs[i].reset(seed=self.episode_seeds[i])
         except TypeError as error:
             if "unexpected keyword argument 'seed'" not in str(error):
                 raise
             raise UserError(
-                f"{self.envs[i].unwrapped} does not take reset(seed=…, options=…). {advice}"
+                f"{self.envs[i].unwrapped} does not take reset(seed=…, options=…). {MEND_INTERFACE}"
             )
         if not (isinstance(found, tuple) and len(found) == 2):
             raise UserError(
-                f"{self.envs[i].unwrapped} does not return (obs, info) from reset. {advice}"
+                f"{self.envs[i].unwrapped} does not return (obs, info) from reset. {MEND_INTERFACE}"
             )
         return self._observation(found[0])
 
@@ -551,7 +551,7 @@ class VectorEnv:
             if len(result) != 5:
                 raise UserError(
                     f"{env.unwrapped} does not return (obs, reward, terminated, truncated, info) "
-                    "from step. Bring it up to Gymnasium, or derive it from the old gym.Env."
+                    f"from step. {MEND_INTERFACE}"
                 )
             obs, reward, over, timeout, info = result
             obs2[i], reward = self._observation(obs), reward_number(env, reward)
@@ -615,10 +615,8 @@ class VectorEnv:
                 return False
             self.actions[i].append(action)
             found, reward, terminated, truncated, _ = self.envs[i].step(action.copy())
-            self.obs[i], total = (
-                self._observation(found),
-                total + reward_number(self.envs[i], reward),
-            )
+            self.obs[i] = self._observation(found)
+            total += reward_number(self.envs[i], reward)
             over = terminated or truncated
         return not over and total == ep_ret and self.obs[i].tobytes() == obs.tobytes()
 

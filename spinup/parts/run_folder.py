@@ -20,6 +20,11 @@ JOB = CONFIG | dict(job=dict(state=str, function=str))
 KINDS = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
 
 
+def real_path(path) -> Path:
+    """Where a path leads in the end; of links in a circle, which `Path.resolve` refuses, too."""
+    return Path(os.path.realpath(path))
+
+
 def read_text(path) -> str:
     """The text of a file, whatever bytes it holds."""
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from spinup.parts.divergence import DIVERGED_FILE, find_divergence
 from spinup.parts.imports import Elsewhere
 from spinup.parts.plain_text import plot_label, printable, say
-from spinup.parts.run_folder import OLDER_RUNS, read_config, read_job, read_text
+from spinup.parts.run_folder import OLDER_RUNS, read_config, read_job, read_text, real_path
 from spinup.parts.settings import unknown_settings, what_differs
 from spinup.utils.errors import UserError, did_you_mean
 from spinup.utils.ls import PERFORMANCE
@@ -101,7 +101,7 @@ def _read_run(folder: Path, title, config: dict, damage: list):
     env_id = known.get("id")
     data.attrs |= dict(diverged=diverged, epochs=len(lines) - 1 if lines else 0)
     data.attrs["env_id"] = printable(env_id) if isinstance(env_id, str) else None
-    name_without_seed = re.sub(r"_s\d+$", "", os.path.basename(os.path.realpath(folder)))
+    name_without_seed = re.sub(r"_s\d+$", "", real_path(folder).name)
     data.attrs["name"] = printable(title or config.get("exp_name") or name_without_seed or "exp")
     data.attrs |= dict(folder=str(folder), seed=seed if isinstance(seed, int) else None)
     data.attrs["damage"] = damage
@@ -132,7 +132,7 @@ def _read_runs(folders, titles):
             run = _read_run(Path(root), title, config, damage)
             if run is not None:
                 # By two paths to the same run an experiment would look surer than it is.
-                key = os.path.realpath(root), run.attrs["name"]
+                key = real_path(root), run.attrs["name"]
                 runs[key], configs[key] = run, config
     found, configs = list(runs.values()), list(configs.values())
     titles = [run.attrs["name"] for run in found]

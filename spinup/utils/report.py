@@ -18,7 +18,7 @@ import numpy as np
 import spinup
 from spinup.parts.divergence import STOPS, read_divergence
 from spinup.parts.plain_text import printable, say, without_colors
-from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job
+from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job, real_path
 from spinup.utils import compare, plot
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import write_whole
@@ -96,7 +96,7 @@ def _seeds(seeds) -> str:
 
 def _leads_out(path: Path, folder: Path) -> bool:
     """Whether a link leads from a run's folder to a file elsewhere, which is nobody's business."""
-    inside, here = (Path(os.path.realpath(p)) for p in (path, folder))  # also of links in a circle
+    inside, here = (real_path(p) for p in (path, folder))
     return not inside.is_relative_to(here)
 
 
@@ -221,10 +221,10 @@ def collect(runs, folders, args) -> dict:
     args: the flags of `compare.add_judgement`
     """
     found = compare.judged(runs, args)
-    top = Path(os.path.commonpath([Path(os.path.realpath(folder)) for folder in folders]))
+    top = Path(os.path.commonpath([real_path(folder) for folder in folders]))
 
     def name_of(folder):
-        name = os.path.relpath(Path(os.path.realpath(folder)), top)
+        name = os.path.relpath(real_path(folder), top)
         return printable(top.name if name == os.curdir else name)
 
     listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
@@ -291,7 +291,7 @@ def main(argv=None):
         raise UserError(f"{path} should end in .html, for that is what is written.")
     runs = plot.get_all_datasets(args.all_logdirs, args.legend, args.select, args.exclude)
     folders = plot.matching_folders(args.all_logdirs, args.select, args.exclude)
-    title = args.title or os.path.basename(os.path.realpath(first))
+    title = args.title or real_path(first).name
     text = page(title, collect(runs, folders, args))
     try:
         write_whole(path, text.encode(errors="backslashreplace"))
