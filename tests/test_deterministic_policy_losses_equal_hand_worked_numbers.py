@@ -293,7 +293,7 @@ def learner_of(module, seed=0, **learning_rates):
     torch.manual_seed(seed)
     ac = CORES[module].MLPActorCritic(OBS, ACT, **SMALL)
     learner = module.make_learner(ac, **dict(pi_lr=1e-2, q_lr=1e-2) | learning_rates)
-    with torch.no_grad():  # a slow copy that has fallen behind, so that its way shows
+    with torch.no_grad():  # a target network that has fallen behind, so that its way shows
         for p in learner.target.parameters():
             p.add_(0.1 * torch.randn_like(p))
     return learner

@@ -138,7 +138,7 @@ ACTIONS = dict(td3=Box(-1, 1, (2,)), ddpg=Box(-1, 1, (2,)), dqn=Discrete(3))
 
 
 def learner_of(algo):
-    """A learner whose slow copy has fallen behind, so that its way shows; and its recipe."""
+    """A learner whose target network has fallen behind, so that its way shows; and its recipe."""
     torch.manual_seed(0)
     recipe = core.choose_recipe(algo, ACTIONS[algo], "cpu")
     ac = core.MLPActorCritic(

@@ -146,7 +146,7 @@ def test_a_million_halfcheetah_transitions_need_at_most_180_megabytes():
 
 
 def restored(buffer, folder, size, kind=ReplayBuffer):
-    """What a process that starts anew has after reading."""
+    """What a process that starts over has after reading."""
     fresh = kind(2, 1, size, seed=99)
     fresh.load_state_dict(buffer.state_dict())
     fresh.ring.read_log(folder)

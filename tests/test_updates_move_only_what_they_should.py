@@ -90,7 +90,7 @@ def watch(monkeypatch, line_by_line):
 def sac_learner(alpha=0.2, seed=0):
     torch.manual_seed(seed)
     learner = sac.make_learner(sac_core.MLPActorCritic(OBS, ACT, **SMALL), lr=1e-2, alpha=alpha)
-    with torch.no_grad():  # a slow copy that has fallen behind, so that its way shows
+    with torch.no_grad():  # a target network that has fallen behind, so that its way shows
         for p in learner.target.parameters():
             p.add_(0.1 * torch.randn_like(p))
     return learner
@@ -119,7 +119,7 @@ def test_the_sac_target_goes_the_rest_of_polyak_of_the_way(polyak):
     for old, new, aim in zip(before, of(learner.target), of(learner.ac), strict=True):
         assert not torch.equal(old, aim)
         torch.testing.assert_close(new, old + (1 - polyak) * (aim - old), rtol=1e-6, atol=1e-7)
-    for key, old in policy.items():  # nobody asks the slow copy what to do
+    for key, old in policy.items():  # nobody asks the target network what to do
         assert torch.equal(learner.target.pi.state_dict()[key], old)
 
 

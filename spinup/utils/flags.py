@@ -29,7 +29,7 @@ LAUNCHER = {
     "exp_name": (None, "what to call the experiment; names its folder"),
     "data_dir": (None, "where experiments are kept; the folder data, if not said"),
     "datestamp": (False, "begin the folder's name with date and time"),
-    "overwrite": (False, "throw away what the run's folder holds and start anew"),
+    "overwrite": (False, "throw away what the run's folder holds and start over"),
     "tensorboard": (False, "write the table for TensorBoard too, beside progress.txt"),
     "wandb": (False, "write it for Weights & Biases too, offline where there is no account"),
     "keep_models": (False, "keep every saved model, under its epoch's number, for watch --itr"),

@@ -41,7 +41,7 @@ class Job:
     thunk: Callable  # a training function, or any function that takes these keywords
     kwargs: dict  # settings, with seed, env_name (and env_kwargs) or env_fn, and logger_kwargs
     num_cpu: int = 1
-    overwrite: bool = False  # start anew, deleting what the folder holds
+    overwrite: bool = False  # start over, deleting what the folder holds
 
 
 @dataclass

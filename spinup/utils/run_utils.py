@@ -267,7 +267,7 @@ class ExperimentGrid:
         datestamp: begin folders with the time of this call, so that it is a new grid every time
         jobs: how many runs go side by side
         ray_address: HOST:PORT of a Ray cluster to run on, or 'local' for Ray on this machine
-        overwrite: delete what the folders hold, and start anew
+        overwrite: delete what the folders hold, and start over
         logging: what else the loggers are to do: tensorboard=True, wandb=True, keep_models=True
         """
         run_grid(
@@ -534,7 +534,7 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
     thunk: what is to be called
     kwargs: with what: settings, env_name or env_fn, and logger_kwargs, which names the folder
     num_cpu: processes that train together
-    overwrite: start anew, whatever the folder holds
+    overwrite: start over, whatever the folder holds
     """
     from spinup.parts.checkpoint import read_latest
     from spinup.parts.divergence import read_divergence

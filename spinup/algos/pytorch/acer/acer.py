@@ -32,7 +32,7 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # policy pi and the value q of every action
-    average: nn.Module  # a slow copy of pi, from which it must not stray far at once
+    average: nn.Module  # average policy network, from which pi must not stray far at once
     pi_optimizer: Adam
     q_optimizer: Adam
 

@@ -32,7 +32,7 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # policy pi and critic q
-    target: nn.Module  # a slow copy of ac, which judges what comes next
+    target: nn.Module  # target network, which judges what comes next
     q_optimizer: Adam
     pi_optimizer: Adam
 
@@ -41,7 +41,7 @@ def compute_loss_q(ac, target, batch: Transitions, *, gamma):
     """Squared error of the critic against its Bellman backup."""
     o, a, r, o2, terminated = batch
     with torch.no_grad():
-        a2 = target.pi(o2)  # of the slow copy, as its value is
+        a2 = target.pi(o2)  # of the target network, as its value is
         q_targ = target.q(o2, a2)
         backup = r + gamma * (1 - terminated) * q_targ
     q = ac.q(o, a)
@@ -57,7 +57,7 @@ def compute_loss_pi(ac, batch: Transitions):
 
 @recorded
 def update(learner, batch, *, gamma, polyak):
-    """One gradient update: the critic, the policy, then the slow copy of both."""
+    """One gradient update: the critic, the policy, then the target network of both."""
     ac, target = learner.ac, learner.target
     loss, q_stats = compute_loss_q(ac, target, batch, gamma=gamma)
     gradient_step(learner.q_optimizer, loss)
@@ -94,7 +94,7 @@ def ddpg(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: what a reward one step later is worth
-    polyak: what the slow copy keeps of itself when it moves; closer to 1 is slower
+    polyak: what the target network keeps of itself when it moves; closer to 1 is slower
     pi_lr: step size of the policy
     q_lr: step size of the critic
     batch_size: transitions in a gradient step, over all processes

@@ -33,7 +33,7 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # q, the value of every action
-    target: nn.Module  # a slow copy of ac, which judges what comes next
+    target: nn.Module  # target network, which judges what comes next
     q_optimizer: Adam
 
 
@@ -53,7 +53,7 @@ def compute_loss_q(ac, target, batch: NStepTransitions, *, double_q=True):
 
 @recorded
 def update(learner, batch, *, double_q, polyak, move_target, max_grad_norm=None):
-    """One gradient update of the network; then its slow copy follows, if it is time."""
+    """One gradient update of the network; then its target network follows, if it is time."""
     ac, target = learner.ac, learner.target
     loss, stats = compute_loss_q(ac, target, batch, double_q=double_q)
     gradient_step(learner.q_optimizer, loss, max_grad_norm)
@@ -89,8 +89,8 @@ def dqn(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: what a reward one step later is worth
-    polyak: what the slow copy keeps of itself when it moves; 0 makes it a plain copy
-    target_every: updates between two moves of the slow copy
+    polyak: what the target network keeps of itself when it moves; 0 makes it a plain copy
+    target_every: updates between two moves of the target network
     lr: step size
     batch_size: transitions in a gradient step, over all processes
     start_steps: steps taken at random before the network acts

@@ -54,7 +54,7 @@ class Recipe(NamedTuple):
     networks: tuple = ()  # how they differ: settings of MLPActorCritic and their values
     target_noise: float = 0.0  # on the next action, of which the critics learn, in half-widths
     noise_clip: float = 0.0  # that noise goes no further than this
-    policy_delay: int = 1  # updates of the critics for each of the policy and the slow copy
+    policy_delay: int = 1  # updates of the critics for each of the policy and the target network
     bounds: ActionRange | None = None  # of continuous actions
 
 

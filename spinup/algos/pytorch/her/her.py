@@ -33,7 +33,7 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # critics q and, for continuous actions, the policy pi
-    target: nn.Module  # a slow copy of ac, which judges what comes next
+    target: nn.Module  # target network, which judges what comes next
     q_optimizer: Adam
     pi_optimizer: Adam | None  # only for continuous actions
 
@@ -69,7 +69,7 @@ def compute_loss_pi(ac, batch: Transitions):
 
 @recorded
 def update(learner, batch, *, gamma, polyak, recipe, move_policy=True):
-    """One gradient update: the critics; if it is time, the policy and then the slow copy of all."""
+    """One gradient update: the critics; if it is time, the policy and then the target networks."""
     ac, target, discrete = learner.ac, learner.target, learner.pi_optimizer is None
     if discrete:
         loss, stats = compute_loss_q_discrete(ac, target, batch, gamma=gamma)
@@ -106,7 +106,7 @@ def her(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: what a reward one step later is worth
-    polyak: what the slow copy keeps of itself when it moves; closer to 1 is slower
+    polyak: what the target network keeps of itself when it moves; closer to 1 is slower
     lr: step size of policy and critics
     batch_size: transitions in a gradient step, over all processes
     start_steps: steps taken at random before the policy acts

@@ -31,7 +31,7 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # policy pi and critics q1, q2
-    target: nn.Module  # a slow copy of ac; only its critics are asked
+    target: nn.Module  # target network; only its critics are asked
     temperature: core.Temperature  # alpha, what entropy is worth
     q_optimizer: Adam
     pi_optimizer: Adam
@@ -63,7 +63,7 @@ def compute_loss_alpha(temperature, logp, *, target_entropy):
 
 @recorded
 def update(learner, batch, *, gamma, polyak, target_entropy):
-    """One gradient update: the critics, the policy, the price of entropy, then the slow copy."""
+    """One gradient update: the critics, the policy, the temperature, then the target network."""
     ac, target, alpha = learner.ac, learner.target, learner.temperature()
     loss, q_stats = compute_loss_q(ac, target, batch, gamma=gamma, alpha=alpha)
     gradient_step(learner.q_optimizer, loss)
@@ -102,7 +102,7 @@ def sac(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: what a reward one step later is worth
-    polyak: what the slow copy keeps of itself in an update; closer to 1 is slower
+    polyak: what the target network keeps of itself in an update; closer to 1 is slower
     lr: step size of policy, critics and, where it is learned, alpha
     alpha: what a nat of entropy is worth in reward; 'auto' learns it
     batch_size: transitions in a gradient step, over all processes

@@ -32,7 +32,7 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # policy pi and critics q1, q2
-    target: nn.Module  # a slow copy of ac, which judges what comes next
+    target: nn.Module  # target network, which judges what comes next
     q_optimizer: Adam
     pi_optimizer: Adam
 
@@ -41,7 +41,7 @@ def compute_loss_q(ac, target, batch: Transitions, *, gamma, target_noise, noise
     """Squared error of both critics against one Bellman backup, that of actions close by."""
     o, a, r, o2, terminated = batch
     with torch.no_grad():
-        a2 = target.pi(o2)  # of the slow copy, as its value is
+        a2 = target.pi(o2)  # of the target network, as its value is
         noise = (target_noise * torch.randn_like(a2)).clamp(-noise_clip, noise_clip)
         a2 = bounds.clip(a2 + bounds.scale * noise)
         q_targ = core.q_values(target, o2, a2).amin(0)
@@ -59,7 +59,7 @@ def compute_loss_pi(ac, batch: Transitions):
 
 @recorded
 def update(learner, batch, *, gamma, polyak, target_noise, noise_clip, bounds, move_policy):
-    """One gradient update: the critics; if it is time, the policy and then the slow copy of all."""
+    """One gradient update: the critics; if it is time, the policy and then the target networks."""
     ac, target = learner.ac, learner.target
     smoothing = dict(target_noise=target_noise, noise_clip=noise_clip, bounds=bounds)
     loss, q_stats = compute_loss_q(ac, target, batch, gamma=gamma, **smoothing)
@@ -100,7 +100,7 @@ def td3(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: what a reward one step later is worth
-    polyak: what the slow copy keeps of itself when it moves; closer to 1 is slower
+    polyak: what the target network keeps of itself when it moves; closer to 1 is slower
     pi_lr: step size of the policy
     q_lr: step size of the critics
     batch_size: transitions in a gradient step, over all processes
@@ -108,9 +108,9 @@ def td3(
     update_after: steps before the first update
     update_every: steps between two blocks of updates; a block has as many updates as steps
     act_noise: deviation of the noise on actions; 1 is half the width of their bounds
-    target_noise: the same for the next action, where the slow copy judges it
+    target_noise: the same for the next action, where the target network judges it
     noise_clip: where that noise is cut off
-    policy_delay: updates of the critics for each one of the policy and the slow copy
+    policy_delay: updates of the critics for each one of the policy and the target network
     num_test_episodes: episodes of the policy without noise after each epoch
     max_ep_len: steps after which an episode is cut off
     logger_kwargs: where to write, as setup_logger_kwargs makes it
