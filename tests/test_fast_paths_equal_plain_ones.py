@@ -25,6 +25,7 @@ from spinup.parts.pytorch.networks import (
     squashed_log_prob,
     stack_values,
 )
+from spinup.parts.pytorch.tensors import standard_normal, uniform
 
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU]
 
@@ -224,6 +225,22 @@ def test_drawn_actions_have_the_probabilities_of_the_policy():
     many = torch.cat([torch.as_tensor(gaussian.sample(obs)[0]) for _ in range(400)])
     torch.testing.assert_close(many.mean(0), gaussian.mode(obs)[0].detach(), atol=0.02, rtol=0)
     torch.testing.assert_close(many.std(0), gaussian.log_std.detach().exp(), atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("ours, theirs", [(standard_normal, torch.randn), (uniform, torch.rand)])
+def test_random_arrays_are_those_of_pytorch(ours, theirs):
+    shapes = [(1, 6), (3,), (40, 7), (1, 6)]
+    expected = [theirs(shape) for shape in shapes]
+    torch.manual_seed(0)
+    found = [ours(shape) for shape in shapes]  # the first and the last are not one array
+    torch.manual_seed(0)
+    with fast.plain():
+        slow = [ours(shape) for shape in shapes]
+    for one, other, array in zip(found, slow, expected, strict=True):
+        assert one.tolist() == other.tolist() == array.tolist()
+    with ThreadPoolExecutor(4) as pool:
+        drawn = list(pool.map(ours, [(8, 5)] * 400))
+    assert len({array.tobytes() for array in drawn}) == 400
 
 
 def test_adam_takes_the_steps_of_pytorch():

@@ -20,6 +20,7 @@ from spinup.parts.pytorch.layers import (
     mlp,
     observation_mlp,
 )
+from spinup.parts.pytorch.tensors import standard_normal, uniform
 from spinup.utils.errors import UserError
 
 LOG_STD_MAX = 2
@@ -75,7 +76,7 @@ def sample_categorical(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     logits = logits - logits.max(-1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     # The first action at which the summed probabilities pass a number drawn evenly from (0, 1).
-    draw = torch.rand(len(log_p), 1).numpy()
+    draw = uniform((len(log_p), 1))
     return (np.exp(log_p).cumsum(-1)[:, :-1] < draw).sum(-1), log_p
 
 
@@ -99,7 +100,7 @@ class MLPGaussianActor(Actor):
     def sample(self, obs):
         """An action for each of a few observations and its log probability, as arrays."""
         mu, log_std = apply_to_arrays(self.mu_net, obs), as_array(self, "log_std")
-        noise = torch.randn(mu.shape).numpy()
+        noise = standard_normal(mu.shape)
         constant = np.add.reduce(log_std) + len(log_std) * HALF_LOG_2PI
         logp = -0.5 * np.add.reduce(noise * noise, -1) - constant
         return mu + np.exp(log_std) * noise, logp
@@ -351,7 +352,7 @@ class SquashedGaussianMLPActor(nn.Module):
         if not deterministic:
             log_std = apply_to_arrays(self.log_std_layer, features)
             std = np.exp(np.minimum(np.maximum(log_std, LOG_STD_MIN), LOG_STD_MAX))
-            u = u + std * torch.randn(u.shape).numpy()
+            u = u + std * standard_normal(u.shape)
         a = self.range.numpy(np.tanh(u))
         return a[0] if single else a
 

@@ -1,9 +1,12 @@
-"""Arrays as tensors, on the device where the networks are."""
+"""Arrays as tensors, on the device where the networks are; and random numbers as arrays."""
 
 import numpy as np
 import torch
 
+from spinup.parts.pytorch import fast
+
 KEPT = {torch.float32, torch.int64}
+ON_CPU = dict(dtype=torch.float32, device="cpu")
 
 
 def to_tensor(x, device="cpu"):
@@ -19,6 +22,18 @@ def as_tensors(device):
     """What makes tensors on `device` of a batch of arrays, a named tuple of any kind."""
 
     def convert(batch):
-        return type(batch)(*(to_tensor(column, device) for column in batch))
+        return type(batch)(*[to_tensor(column, device) for column in batch])
 
     return convert
+
+
+def standard_normal(shape) -> np.ndarray:
+    """Numbers from the standard normal distribution, from PyTorch's random stream."""
+    drawn = fast.standard_normal(shape)
+    return torch.randn(shape, **ON_CPU).numpy() if drawn is None else drawn
+
+
+def uniform(shape) -> np.ndarray:
+    """Numbers drawn evenly from [0, 1), from PyTorch's random stream."""
+    drawn = fast.uniform(shape)
+    return torch.rand(shape, **ON_CPU).numpy() if drawn is None else drawn

@@ -21,7 +21,7 @@ from spinup.parts.envs import play
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.models import build
-from spinup.parts.pytorch.tensors import as_tensors, to_tensor
+from spinup.parts.pytorch.tensors import as_tensors, to_tensor, uniform
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossQ Epsilon Time
@@ -134,8 +134,8 @@ def dqn(
 
     def policy(obs, epsilon=0.0):
         act = ac.act(to_tensor(obs, device))
-        explore = torch.rand(len(obs)).numpy() < epsilon
-        return np.where(explore, env.sample_actions(), act) if explore.any() else act
+        explore = uniform((len(obs),)) < epsilon
+        return np.where(explore, env.sample_actions(), act) if any(explore) else act
 
     for epoch in checkpoint.epochs(epochs, resume):
         for t in logger.progress(pace.steps(epoch), pace.total()):

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
@@ -16,6 +15,7 @@ from spinup.parts.pytorch.networks import (
     MLPQFunction,
     action_limits,
 )
+from spinup.parts.pytorch.tensors import standard_normal, uniform
 
 __all__ = ["MLPActor", "MLPActorCritic", "MLPQFunction", "count_vars", "mlp"]
 
@@ -79,7 +79,7 @@ def choose_recipe(method, action_space, device) -> Recipe:
 def explore(env, bounds, act, *, act_noise, random_eps):
     """Actions with noise, in half-widths of their bounds if they have any; some wholly random."""
     if bounds is not None:
-        act = bounds.add_noise(act, act_noise * torch.randn(act.shape).numpy())
-    at_random = torch.rand(len(act)).numpy() < random_eps
+        act = bounds.add_noise(act, act_noise * standard_normal(act.shape))
+    at_random = uniform((len(act),)) < random_eps
     at_random = at_random.reshape(-1, *[1] * (act.ndim - 1))
     return np.where(at_random, env.sample_actions(), act) if at_random.any() else act

@@ -20,7 +20,7 @@ from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average, updates
 from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.networks import ActionRange, action_limits
-from spinup.parts.pytorch.tensors import to_tensor
+from spinup.parts.pytorch.tensors import standard_normal, to_tensor
 from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals*
@@ -74,7 +74,7 @@ def update(learner, batch, *, gamma, polyak, target_noise, noise_clip, bounds, m
 
 def with_noise(act, *, bounds, act_noise):
     """Actions with a bell curve's noise, in half-widths of each dimension, kept in the bounds."""
-    return bounds.add_noise(act, act_noise * torch.randn(act.shape).numpy())
+    return bounds.add_noise(act, act_noise * standard_normal(act.shape))
 
 
 def make_learner(ac, pi_lr, q_lr):

@@ -11,6 +11,7 @@ gives None where it does not know exactly what it would stand in for, and plain 
     adam_step, clip_gradients, move_towards                         one call for many parameters
     numpy_forward       a network applied to a few observations
     checked_once        one check for all networks that a policy asks
+    standard_normal, uniform    a few random numbers as an array
     gradients           leaves out what nobody asked for
 """
 
@@ -25,6 +26,7 @@ from spinup.parts.pytorch.fast.fused import (
     squashed_sample,
     stacked_forward,
 )
+from spinup.parts.pytorch.fast.noise import standard_normal, uniform
 from spinup.parts.pytorch.fast.steps import adam_step, average, clip_gradients, move_towards
 from spinup.parts.pytorch.fast.switch import enabled, plain
 
@@ -32,7 +34,7 @@ __all__ = [
     "adam_step", "average", "checked_once", "clip_gradients", "enabled", "gradients",
     "heads_forward", "load_state_dict", "mlp_forward", "move_towards", "numpy_forward",
     "numpy_view", "plain", "recorded", "reports", "reset", "run_concurrently",
-    "squashed_sample", "stacked_forward", "state_dict",
+    "squashed_sample", "stacked_forward", "standard_normal", "state_dict", "uniform",
 ]  # fmt: skip
 
 
