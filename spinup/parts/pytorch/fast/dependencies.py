@@ -20,6 +20,7 @@ import sysconfig
 import types
 from collections import OrderedDict, defaultdict, deque
 from enum import Enum
+from itertools import chain
 from operator import attrgetter, getitem, is_
 from pathlib import Path
 
@@ -73,7 +74,7 @@ MOST_THINGS = 50_000  # that are walked through; more is not what an update look
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _requires_grad, _contents = attrgetter("requires_grad"), attrgetter("cell_contents")
-_BODY = attrgetter("__code__"), attrgetter("__defaults__"), attrgetter("__kwdefaults__")
+_body = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 
 class _CountingModule(types.ModuleType):
@@ -144,7 +145,7 @@ class Dependencies:
         used = [row for row in self.names if id(row[0]) not in whole]
         self.holders, self.used_names, self.used_values = _columns(used, 3)
         self.cells_used, self.cell_values = _columns(self.cells, 2)
-        self.bodies = [list(map(get, self.functions)) for get in _BODY]
+        self.bodies = list(chain.from_iterable(map(_body, self.functions)))
         self.field_types = list(map(type, self.fields))
 
     # --- What is checked before every replay ---
@@ -160,14 +161,10 @@ class Dependencies:
                 and all(map(is_, map(getitem, self.holders, self.used_names), self.used_values))
                 and all(map(is_, map(_contents, self.cells_used), self.cell_values))
                 and list(map(type, self.fields)) == self.field_types
-                and all(self._same_bodies())
+                and all(map(is_, chain.from_iterable(map(_body, self.functions)), self.bodies))
             )
         except Exception:  # such as a name that is gone, or tensors that cannot be compared
             return False
-
-    def _same_bodies(self):
-        for get, before in zip(_BODY, self.bodies):
-            yield from map(is_, map(get, self.functions), before)
 
     def _no_hooks(self) -> bool:
         """Whether hooks that somebody has made since are none on what this update uses."""

@@ -20,7 +20,7 @@ from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only
 
 aten = torch.ops.aten
 MAX_NUMPY_NUMEL = 32_768  # numbers in an array; beyond, PyTorch uses several threads
-TINY_PRODUCT = 2**16  # multiplications; beyond, it counts that a bias is added on the way
+TINY_PRODUCT = 2**18  # multiplications; beyond, it counts that a bias is added on the way
 SMALL_PRODUCT = 2**19  # the same; beyond, a second thread helps
 LARGE_TRANSPOSED = 2**15  # numbers in a matrix
 SHORT_ROW, MAX_TILE = 32, 64  # numbers in a row; rows that are gone through at once
@@ -260,7 +260,7 @@ def _reduce(ufunc):
 
 
 def _argmax(out, x, axis=None, keepdim=False):
-    return partial(np.argmax, x, axis, out, keepdims=keepdim)
+    return partial(x.argmax, axis, out, keepdims=keepdim)
 
 
 def _cat(out, arrays, axis=0):
@@ -359,7 +359,11 @@ def _matmul(out, x, y, *, threads):
     """
     large = x.size * y.shape[-1] > SMALL_PRODUCT and min(y.shape[-1], x.shape[-2]) > 1
     transposed = y.strides[-1] > y.strides[-2] and y.shape[-1] * y.shape[-2] >= LARGE_TRANSPOSED
-    return None if large and (threads > 1 or transposed) else partial(np.matmul, x, y, out)
+    if large and (threads > 1 or transposed):
+        return None
+    if x.ndim == y.ndim == 2 and out.flags.c_contiguous:
+        return partial(x.dot, y, out)  # called faster
+    return partial(np.matmul, x, y, out)
 
 
 def _addmm(out, bias, x, y, beta=1, alpha=1, *, threads):
@@ -421,7 +425,7 @@ _NUMPY = _COMPARISONS | {
     ),
     aten.smooth_l1_loss.default: _smooth_l1,
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
-    aten.dot.default: lambda out, x, y: partial(np.dot, x, y, out),
+    aten.dot.default: lambda out, x, y: partial(x.dot, y, out),
     private.to_copy: _copy, aten.clone.default: _copy,
     aten.relu_.default: lambda out, x: partial(np.maximum, x, _number(0), out=x),
     aten.mul_.Tensor: _in_place(np.multiply), aten.add_.Tensor: _in_place(np.add),
