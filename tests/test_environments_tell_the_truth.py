@@ -453,8 +453,8 @@ def test_private_randomness_is_noticed_and_said_and_a_new_episode_begins(chance_
     assert "Environment 0" in said
     assert "new episode" in said
     assert envs[1].obs.tolist() == [[0.0]]
-    assert envs[1].lengths.tolist() == [0]
-    assert envs[1].returns.tolist() == [0]
+    assert envs[1].lengths == [0]
+    assert envs[1].returns == [0]
     step = envs[1].step([0])
     assert 1 <= step.obs2[0, 0] < 2
     assert step.episodes in ([], [Episode(0.5, 1)])

@@ -138,6 +138,8 @@ def _made(env_name, make, kwargs) -> gym.Env:
         if mode is not None and mode.removesuffix("_list") not in (*modes, "human"):
             known = ", ".join(modes)
             raise UserError(f"{env_name}: render_mode must be one of {known}, not {mode!r}.")
+        if kwargs.keys() - {"render_mode"}:
+            _try_out(env_name, make, spec, kwargs)
         return env
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         entry_point = str(spec.entry_point)
@@ -154,6 +156,21 @@ def _made(env_name, make, kwargs) -> gym.Env:
             raise
         what = str(error) or type(error).__name__
         raise UserError(f"{env_name} does not take these env_kwargs: {what}")
+
+
+def _try_out(env_name, make, spec, kwargs):
+    """Take a step in an environment of its own: some arguments fail only there."""
+    if (key := f"{env_name} {kwargs}") in _tried:
+        return
+    env = make(spec.id, disable_env_checker=True, **kwargs)
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    env.step(env.action_space.sample())
+    env.close()
+    _tried.add(key)
+
+
+_tried = set()  # ids and arguments of environments in which a step was taken
 
 
 def split_env_name(env_name: str) -> tuple[str | None, str]:
@@ -411,7 +428,8 @@ def env_from_description(saved: dict, render_mode=None) -> gym.Env:
 def within_space(space, actions) -> np.ndarray:
     """One action per row as an environment takes it: inside the box, or counted from `start`."""
     if not isinstance(space, Box):
-        return np.asarray(actions).reshape(-1) + space.start
+        actions = np.asarray(actions).reshape(-1)
+        return actions + space.start if space.start else actions
     if space.dtype.kind == "f":
         actions = np.asarray(actions, space.dtype)
         if actions.ndim != len(space.shape) + 1 or actions.shape[1:] != space.shape:
@@ -472,7 +490,7 @@ class VectorEnv:
         """Begin a new episode everywhere."""
         self.obs = np.empty((len(self), *self.observation_space.shape), self.obs_dtype)
         self.episode_seeds, self.actions = [0] * len(self), [[] for _ in self.envs]
-        self.returns, self.lengths = np.zeros(len(self)), np.zeros(len(self), np.int64)
+        self.returns, self.lengths = [0.0] * len(self), [0] * len(self)
         for i in range(len(self)):
             self._begin_episode(i)
 
@@ -481,7 +499,7 @@ class VectorEnv:
         # randomness to itself begins an episode the same way twice.
         self.episode_seeds[i] = int(self.seeds[i].integers(2**31))
         self.obs[i] = self._reset(i)
-        self.actions[i], self.returns[i], self.lengths[i] = [], 0, 0
+        self.actions[i], self.returns[i], self.lengths[i] = [], 0.0, 0
         if not all_finite(self.obs[i]):
             kind = kind_of(self.obs[i])
             self.watch.environment(f"the first observation of environment {i} is {kind}", self)
@@ -544,8 +562,8 @@ class VectorEnv:
         obs2 = np.empty((n, *self.obs_shape), self.obs_dtype)
         rew, terminated = np.empty(n, np.float32), np.empty(n, bool)
         truncated, ended, episodes = np.empty(n, bool), [], []
-        self.lengths += 1
         for i, env in enumerate(self.envs):
+            self.lengths[i] += 1
             self.actions[i].append(actions[i].copy())  # an environment may write into its own
             result = env.step(actions[i])
             if len(result) != 5:
@@ -563,9 +581,7 @@ class VectorEnv:
             self.returns[i] += reward
             if terminated[i] or truncated[i]:
                 ended.append(i)
-                episodes.append(
-                    Episode(float(self.returns[i]), int(self.lengths[i]), _success(info))
-                )
+                episodes.append(Episode(self.returns[i], self.lengths[i], _success(info)))
         if not all_finite(obs2):
             i = first_not_finite(obs2)
             told = f"the observation of environment {i} is {kind_of(obs2[i])}"
@@ -588,8 +604,8 @@ class VectorEnv:
             episode_seeds=list(self.episode_seeds),
             actions=[np.array(actions) for actions in self.actions],
             obs=self.obs,
-            returns=self.returns,
-            lengths=self.lengths,
+            returns=np.array(self.returns),
+            lengths=np.array(self.lengths),
         )
 
     def load_state_dict(self, state):
@@ -598,7 +614,8 @@ class VectorEnv:
         for i, env in enumerate(self.envs):
             self.seeds[i].bit_generator.state = state["seeds"][i]
             self.episode_seeds[i], self.actions[i] = state["episode_seeds"][i], []
-            self.returns[i], self.lengths[i] = state["returns"][i], state["lengths"][i]
+            self.returns[i] = float(state["returns"][i])
+            self.lengths[i] = int(state["lengths"][i])
             if not self._replay(i, state["actions"][i], state["obs"][i], state["returns"][i]):
                 print(
                     f"Environment {i} did not come back to where it was when its actions were "
