@@ -996,7 +996,7 @@ def main(argv=None):
         first = members[0]
         print(f"\n{len(members)} x {wrong}: {line[:300]}")
         print(f"  --seed {first['seed']} --only {first['name']}")
-        print(f"  {first['command']}\n  {first['damage']}"[:1500])
+        print(f"  {first.get('command')}\n  {first.get('damage')}"[:1500])
     minutes = (time.monotonic() - began) / 60
     count = {word: sum(one["wrong"].startswith(word) for one in found)
              for word in ("traceback", "hang", "exit", "changed", "signal", "the fuzzer")

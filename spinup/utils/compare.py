@@ -76,12 +76,10 @@ def final_score(
     last: mean over so many of the last epochs that have a number; by default a tenth of them
     at: leave out what came after so many steps
     """
-    import pandas as pd
-
     if value not in run or has_diverged(run, at):
         return None
-    y = pd.to_numeric(run[value], errors="coerce")
-    steps = pd.to_numeric(run[STEPS], errors="coerce") if STEPS in run else y * math.nan
+    y = plot.numbers(run[value])
+    steps = plot.numbers(run[STEPS]) if STEPS in run else y * math.nan
     within = np.isfinite(y) if at is None else np.isfinite(y) & (steps <= at)
     y, steps = y[within], steps[within]
     if not len(y):
@@ -172,13 +170,11 @@ def _scored(runs, value, last, at, scale, warnings):
 
 def _worst(runs, value, at, scale) -> dict[str | None, float]:
     """For each environment, the worst finite number that a run has in any epoch."""
-    import pandas as pd
-
     worst = {}
     for run in (run for run in runs if value in run):
-        y = pd.to_numeric(run[value], errors="coerce")
+        y = plot.numbers(run[value])
         if at is not None and STEPS in run:
-            y = y[pd.to_numeric(run[STEPS], errors="coerce") <= at]
+            y = y[plot.numbers(run[STEPS]) <= at]
         y, env = y[np.isfinite(y)], run.attrs["env_id"]
         low, high = scale.get(env, (0.0, 1.0))
         choose = min if low <= high else max  # a scale may turn costs into scores

@@ -245,11 +245,21 @@ def smoothed(y, window: int):
     return average[(window - 1) // 2 :][: len(y)]
 
 
+def numbers(column):
+    """A column of a run as numbers; NaN for what is none, or is too large for one."""
+    import pandas as pd
+
+    try:
+        return pd.to_numeric(column, errors="coerce")
+    except OverflowError:  # of hundreds of digits
+        return pd.to_numeric(column.map(str), errors="coerce")
+
+
 def _curve(run, xaxis, value, smooth):
     """A run as a smoothed y for each x in ascending order; what is no finite number is left out."""
     import pandas as pd
 
-    x, y = (pd.to_numeric(run[column], errors="coerce") for column in (xaxis, value))
+    x, y = (numbers(run[column]) for column in (xaxis, value))
     finite = np.isfinite(x) & np.isfinite(y)
     curve = y[finite].groupby(x[finite]).mean()
     return pd.Series(smoothed(curve, smooth), curve.index) if len(curve) else curve

@@ -42,13 +42,11 @@ def _brief(value: float):
 
 def _numbers(run, rows) -> dict[str, list]:
     """The columns of a run that hold numbers."""
-    import pandas as pd
-
     columns = {}
     names = [name for name in run if name not in ("Unit", "Condition1", "Condition2", "Diverged")]
     names.sort(key=lambda name: name != "Performance")
     for name in names:
-        values = pd.to_numeric(run[name].iloc[rows], errors="coerce").to_numpy(float)
+        values = plot.numbers(run[name].iloc[rows]).to_numpy(float)
         if np.isfinite(values).any():
             columns[str(name)] = [_brief(value) for value in values.tolist()]
     return columns

@@ -17,10 +17,11 @@ import numpy as np
 from spinup.parts.imports import allow_import, left_out
 from spinup.parts.plain_text import say
 from spinup.parts.run_folder import read_config, require_run
-from spinup.utils.errors import UserError
+from spinup.utils.errors import UserError, shown
 from spinup.utils.logx import format_table
 
 ATARI_FPS = 60
+LIMITS = dict(episodes=(1, 10**6), len=(0, 10**9), seed=(0, 2**63 - 1))
 VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".gif")
 
 
@@ -388,7 +389,13 @@ def main(argv=None, name="spinup test_policy", episodes=100):
     """The commands `spinup watch` and `spinup test_policy`."""
     parser = argparse.ArgumentParser(name, description="See a trained agent play.")
     parser.add_argument("fpath", help="the run's folder")
-    parser.add_argument("--len", "-l", type=int, default=0, help="steps per episode at most")
+    parser.add_argument(
+        "--len",
+        "-l",
+        type=int,
+        default=0,
+        help="steps per episode at most; 0: as many as the environment allows",
+    )
     parser.add_argument("--episodes", "-n", type=int, default=episodes)
     parser.add_argument("--norender", "-nr", action="store_true", help="only print the returns")
     parser.add_argument("--itr", "-i", type=int, default=-1, help="number of a saved model")
@@ -399,10 +406,12 @@ def main(argv=None, name="spinup test_policy", episodes=100):
     parser.add_argument("--actor_critic", metavar="MODULE:CLASS", help="networks of your own")
     parser.add_argument("--trust_graph", action="store_true", help="run a TensorFlow graph")
     args = parser.parse_args(argv)
-    for flag, least in dict(episodes=1, len=0, seed=0).items():
+    for flag, (least, most) in LIMITS.items():
         value = getattr(args, flag)
-        if value is not None and value < least:
-            raise UserError(f"--{flag} wants a whole number from {least} up, not {value}.")
+        if value is not None and not least <= value <= most:
+            raise UserError(
+                f"--{flag} wants a whole number from {least} to {most}, not {shown(value)}."
+            )
     if args.video and Path(args.video).suffix not in VIDEOS:
         raise UserError(f"--video wants a file that ends in {', '.join(VIDEOS)}, not {args.video}.")
     mode = "rgb_array" if args.video else "human" if has_screen() and not args.norender else None

@@ -40,7 +40,7 @@ class Adam:
         grads = [p.grad for p in params]
         if fast.adam_step(group, params, grads, m, v, self.counts, moved) is None:
             for i, *column in zip(moved, params, grads, m, v):
-                _adam(*column, self.counts[i], group["lr"], *group["betas"], group["eps"])
+                _adam(*column, self.counts[i], float(group["lr"]), *group["betas"], group["eps"])
 
     def state_dict(self):
         return dict(
