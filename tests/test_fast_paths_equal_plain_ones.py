@@ -362,7 +362,11 @@ def move(net):
     net[0].bias.data = net[0].bias.data + 1
 
 
-@pytest.mark.parametrize("change", [shorten, turn, reorder, override, move])
+def become_another(net):
+    net[1].__class__ = nn.ReLU
+
+
+@pytest.mark.parametrize("change", [shorten, turn, reorder, override, move, become_another])
 def test_acting_follows_whatever_happens_to_a_network(change):
     torch.manual_seed(0)
     ac = MLPActorCritic(Box(-1, 1, (8,)), Box(-1, 1, (2,)), hidden_sizes=(8, 8))

@@ -4,8 +4,11 @@ An update drives one learner by its capture and a twin eagerly; something that i
 the capture is trusted, and both must still agree.
 """
 
+import math
+from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple
 
 import pytest
@@ -517,3 +520,228 @@ def test_columns_of_a_table_are_taken_together_with_their_gaps():
         update(learner, Batch(rows[:, 1:5], rows[:, 5]))
     report = update.report(learner)
     assert (report.replays, report.reason) == (len(data), None)
+
+
+# --- What Python itself keeps out of sight ---
+
+
+class Mode(Enum):
+    ON = 1
+
+    def factor(self):
+        return SCALE
+
+
+class Meta(type):
+    @property
+    def factor(cls):
+        return SCALE
+
+
+class WithMeta(metaclass=Meta):
+    pass
+
+
+class Once:
+    def factor(self):
+        return 1.0
+
+
+class Thrice:
+    def factor(self):
+        return 3.0
+
+
+class Child(Once):
+    pass
+
+
+def scaled(factor):
+    """An update whose loss is scaled by `factor(learner)`."""
+
+    def update(learner, batch):
+        loss = factor(learner) * error(learner, batch)
+        gradient_step(learner.optimizer, loss)
+        return dict(loss=loss.detach())
+
+    return update
+
+
+def make_anew():
+    """The network, and everything at the beginning of a run as it was."""
+    globals().pop("pow", None)
+    Child.__bases__ = (Once,)
+    return mlp([3, 8, 1], nn.Tanh)
+
+
+def hide_pow(_):
+    globals()["pow"] = lambda x, n: 3 * x
+
+
+def swap_bases(_):
+    Child.__bases__ = (Thrice,)
+
+
+def other_fields(learner):
+    learner.__dict__ = dict(learner.__dict__, extra=3.0)
+
+
+def another_activation(learner):
+    learner.net[1].__class__ = nn.ReLU
+
+
+def moved_moment(learner):
+    first = learner.optimizer.exp_avgs[0]
+    first.data = torch.full_like(first, 0.5)
+
+
+HIDDEN = {
+    "a method of an Enum": (scaled(lambda _: Mode.ON.factor()), rescale),
+    "a property of a metaclass": (scaled(lambda _: WithMeta.factor), rescale),
+    "a built-in name that is hidden later": (scaled(lambda _: pow(1.0, 2)), hide_pow),
+    "the classes that a class inherits from": (scaled(lambda _: Child().factor()), swap_bases),
+    "another dict of the learner": (scaled(lambda learner: learner.extra or 1.0), other_fields),
+    "another class of a layer": (plain, another_activation),
+    "a moment that lies elsewhere": (plain, moved_moment),
+}
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+def test_what_python_keeps_out_of_sight(kind):
+    update, change = HIDDEN[kind]
+    try:
+        agree(update, change, make_anew)
+    finally:
+        make_anew()
+
+
+def calls_agree(update, settings, batches=None, make_learner=None, change=None):
+    """The same for calls with these settings, one after the other."""
+    recorded, weights = fast.recorded(update), []
+    for call in (update, recorded):
+        torch.manual_seed(0)
+        learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+        if make_learner:
+            make_learner(learner)
+        for number, given in enumerate(settings):
+            if change and number == len(settings) // 2:
+                change(learner)
+            data = torch.Generator().manual_seed(number)
+            batch = Batch(torch.randn(8, 3, generator=data), torch.randn(8, generator=data))
+            call(learner, batches(number, batch, learner) if batches else batch, **given)
+        weights.append([p.detach().clone() for p in net.parameters()])
+    for mine, theirs in zip(*weights, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    return recorded.report(learner)
+
+
+@dataclass
+class Config:
+    name: str
+    factor: float = field(default=1.0, compare=False)
+
+
+SETTINGS = {
+    "0.0 and -0.0": (0.0, -0.0, lambda x: math.copysign(2.0, x)),
+    "1 and True in a list": ([1], [True], lambda x: 3.0 if x[0] is True else 1.0),
+    "0.0 and -0.0 in a dict": (dict(a=0.0), dict(a=-0.0), lambda x: math.copysign(2.0, x["a"])),
+    "what a config does not compare": (Config("a"), Config("a", 3.0), lambda x: x.factor),
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_settings_that_are_equal_but_not_the_same(kind):
+    first, second, factor = SETTINGS[kind]
+
+    def update(learner, batch, *, setting):
+        gradient_step(learner.optimizer, factor(setting) * error(learner, batch))
+
+    calls_agree(update, [dict(setting=first)] * 4 + [dict(setting=second)] * 4)
+
+
+def test_equal_settings_made_anew_are_the_same():
+    def update(learner, batch, *, setting):
+        gradient_step(learner.optimizer, setting["a"][0].factor * error(learner, batch))
+
+    report = calls_agree(update, [dict(setting=dict(a=[Config("a", 2.0)])) for _ in range(6)])
+    assert report.captures == 1
+
+
+def test_lists_of_numbers_that_are_equal_but_not_the_same():
+    def update(learner, batch):
+        factor = 3.0 if learner.extra[0] is True else 1.0
+        gradient_step(learner.optimizer, factor * error(learner, batch))
+
+    def make(learner):
+        learner.extra = [1]
+
+    def change(learner):
+        learner.extra[0] = True
+
+    calls_agree(update, [{}] * 8, None, make, change)
+
+
+def test_attributes_of_tensors_and_batches():
+    def by_tensor(learner, batch):
+        gradient_step(learner.optimizer, learner.extra.factor * error(learner, batch))
+
+    def make(learner):
+        learner.extra = torch.zeros(1)
+        learner.extra.factor = 1.0
+
+    def change(learner):
+        learner.extra.factor = 3.0
+
+    calls_agree(by_tensor, [{}] * 8, None, make, change)
+
+    def by_column(learner, batch):
+        gradient_step(learner.optimizer, batch.x.factor * error(learner, batch))
+
+    def marked(number, batch, _):
+        batch.x.factor = 1.0 + number
+        return batch
+
+    calls_agree(by_column, [{}] * 8, marked)
+
+    class Marked(Batch):
+        factor = 1.0
+
+    def by_batch(learner, batch):
+        gradient_step(learner.optimizer, batch.factor * error(learner, batch))
+
+    def replaced(number, batch, _):
+        batch = Marked(*batch)
+        if number > 4:
+            batch.factor = 3.0
+        return batch
+
+    calls_agree(by_batch, [{}] * 8, replaced)
+
+
+def test_a_batch_that_lies_in_a_weight():
+    def update(learner, batch):
+        gradient_step(learner.optimizer, error(learner, batch))
+        gradient_step(learner.optimizer, error(learner, batch))  # sees the weights just changed
+
+    report = calls_agree(
+        update, [{}] * 6, lambda _, batch, learner: batch._replace(x=learner.net[0].weight.data)
+    )
+    assert "memory of a weight" in report.reason
+
+
+def test_hooks_on_what_autograd_keeps():
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: 2 * x)
+
+    def update(learner, batch):
+        gradient_step(learner.optimizer, (learner.net[0](batch.x) ** 3).mean())
+
+    recorded, weights = fast.recorded(update), []
+    for call in (recorded, update):
+        torch.manual_seed(0)
+        learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+        for number in range(8):
+            batch = Batch(torch.randn(8, 3), torch.randn(8))
+            with hooks if number > 4 else nullcontext():
+                call(learner, batch)
+        weights.append(net[0].weight.detach().clone())
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)

@@ -39,7 +39,8 @@ class _Plan:
         self.inside = set(map(id, modules))
         dicts = [m.__dict__ for m in modules]
         dicts += [own[name] for own in dicts for name in private.HELD if own[name]]
-        self.unchanged = Unchanged(dicts, [*root.parameters(), *root.buffers()])
+        tensors = *root.parameters(), *root.buffers()
+        self.unchanged = Unchanged(dicts, tensors, modules)
         self.hooks_made, self.hooked = private.hooks_made(), any(map(private.has_hooks, modules))
         self.networks, self.views = {}, {}  # by the ids of modules inside
         # Code that we do not know may change a network while a policy is being asked.

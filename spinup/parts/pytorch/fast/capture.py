@@ -18,6 +18,7 @@ changed nothing.
 
 import random
 import threading
+import types
 import weakref
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ from functools import partial, wraps
 
 import numpy as np
 import torch
+from torch import from_numpy
 from torch.overrides import TorchFunctionMode
 
 from spinup.parts.pytorch.fast import private, switch
 from spinup.parts.pytorch.fast.concurrency import exclusive, note_call, turn
 from spinup.parts.pytorch.fast.dependencies import Dependencies, NotCapturable
 from spinup.parts.pytorch.fast.fused import arrange_critics
+from spinup.parts.pytorch.fast.guards import same_contents
 from spinup.parts.pytorch.fast.kernels import replay_kernel, tolerance
 from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only, tree_unflatten
 from spinup.parts.pytorch.fast.threads import Threads, may_choose
@@ -375,13 +378,22 @@ class Capture:
             raise NotCapturable(f"its batch is a {type(batch).__name__}; make it a named tuple")
         if any(torch.is_tensor(x) and x.requires_grad for x in batch):
             raise NotCapturable("its batch is part of a graph that autograd built before")
+        _refuse_attributes(batch)
         arrange_critics(learner)
         self.trusted = False
         self.batch_type, self.column_types = type(batch), list(map(type, batch))
         self.settings, self.setting_types = dict(settings), list(map(type, settings.values()))
+        # Of these, `==` and the type tell all; of -0.0 and 0.0, lists and objects they do not.
+        whole = (int, str, types.NoneType)
+        self.looked_into = [
+            k for k, x in settings.items()
+            if not (isinstance(x, whole) or isinstance(x, float) and x)
+        ]  # fmt: skip
+        self.may_have_attributes = bool(type(batch).__dictoffset__)
         self.modes = _modes()
         self.are_alike = private.tensor_check((), [x for x in batch if torch.is_tensor(x)])
         self.dependencies = dependencies = Dependencies(update, learner, batch, settings)
+        dependencies.refuse_shared(batch)
         snapshot, trace = Snapshot(dependencies), Trace()
         self.inputs = _copied(batch)
         result, grads, expected = self._trace(update, learner, settings, snapshot, trace)
@@ -459,6 +471,7 @@ class Capture:
         self.reads = used - trace.made - _storages(self.inputs)
         self.writes = trace.written & self.reads | _storages(self.params)
         self.results = [placed(x).numpy() if torch.is_tensor(x) else x for x in leaves]
+        self.copies = [x.copy if isinstance(x, np.ndarray) else None for x in self.results]
         read = {s for call in trace.calls for s in _storages(call[1:3])} | _storages(leaves)
         used = [x is not None and private.storage_id(x) in read for x in self.inputs]
         self.columns = [i for i, is_used in enumerate(used) if is_used]
@@ -472,7 +485,8 @@ class Capture:
                     p.grad = grad
                 for step, check in zip(self.steps, self.checks):
                     _check_step(step, *check)
-                found = snapshot.outcome([_copy(result) for result in self.results])
+                copies = [torch.tensor(r) if isinstance(r, np.ndarray) else r for r in self.results]
+                found = snapshot.outcome(copies)
         finally:
             snapshot.restore()
         if len(found) != len(expected) or not all(map(_equal, found, expected)):
@@ -495,6 +509,8 @@ class Capture:
 
     def verify_next(self, update, learner, batch, settings):
         """Compare a replay with eager execution on a second batch, and trust it from then on."""
+        _refuse_attributes(batch)
+        self.dependencies.refuse_shared(batch)
         snapshot = Snapshot(self.dependencies)
         try:
             with capturing():
@@ -539,11 +555,16 @@ class Capture:
                 and list(map(type, batch)) == self.column_types
                 and settings == self.settings
                 and list(map(type, settings.values())) == self.setting_types
+                and (not self.looked_into or self._same_contents(settings))
+                and not (self.may_have_attributes and vars(batch))
                 and _modes() == self.modes
                 and self.are_alike(*[x for x in batch if x is not None])
             )
         except Exception:  # settings that cannot be compared, such as tensors
             return False
+
+    def _same_contents(self, settings) -> bool:
+        return all(same_contents(settings[k], self.settings[k]) for k in self.looked_into)
 
     def take(self, batch):
         """Copy a batch to where the steps look for it."""
@@ -554,7 +575,17 @@ class Capture:
         for p, grad in zip(self.params, self.grads):
             p.grad = grad  # another capture leaves it elsewhere
         _quiet_context().run(self.run, self.steps)
-        return self.rebuilt([_copy(result) for result in self.results])
+        # For the caller to keep: the next replay writes to the same place.
+        pairs = zip(self.copies, self.results)
+        return self.rebuilt([from_numpy(copy()) if copy else value for copy, value in pairs])
+
+
+def _refuse_attributes(batch):
+    """Refuse a batch that carries more than its columns: an update could look at it."""
+    if type(batch).__dictoffset__ and vars(batch):
+        raise NotCapturable("its batch has attributes besides its columns")
+    if any(torch.is_tensor(x) and vars(x) for x in batch):
+        raise NotCapturable("a column of its batch has attributes of its own")
 
 
 def _modes():
@@ -596,11 +627,6 @@ def _named(names, values):
 
 def _unflattened(shape, values):
     return tree_unflatten(values, shape)
-
-
-def _copy(result):
-    """A result for the caller to keep: the next replay writes to the same place."""
-    return torch.from_numpy(result.copy()) if isinstance(result, np.ndarray) else result
 
 
 def _equal(found, expected) -> bool:

@@ -18,8 +18,14 @@ import torch
 from spinup.parts.pytorch.fast import private, switch
 from spinup.utils.mpi_tools import num_procs
 
-_local = threading.local()
 _NOTHING = nullcontext()
+
+
+class _Local(threading.local):
+    lock, locks, notes = _NOTHING, None, None
+
+
+_local = _Local()
 _capture_lock = threading.Lock()
 _safe = weakref.WeakKeyDictionary()  # of networks: whether two threads may fit what is in them
 # Functions whose parts run one after the other in this run, by name, and why; and those of which a
@@ -30,14 +36,14 @@ restored: dict[str, str] = {}
 
 def turn():
     """Held while a thread changes something; while another captures an update, it waits."""
-    return getattr(_local, "lock", _NOTHING)
+    return _local.lock
 
 
 @contextmanager
 def exclusive():
     """Held while an update is captured, which must not be disturbed by the other thread."""
     with _capture_lock, ExitStack() as held:
-        for lock in getattr(_local, "locks", None) or ():
+        for lock in _local.locks or ():
             held.enter_context(lock)
         yield
 
@@ -53,7 +59,7 @@ class _Notes:
 
 def note_call(capture):
     """Note how a call of a recorded update was answered: by this capture, or (None) eagerly."""
-    notes = getattr(_local, "notes", None)
+    notes = _local.notes
     if notes is None:
         return
     if capture is None or capture.draws:
@@ -65,7 +71,7 @@ def note_call(capture):
 
 def note_writes(tensors):
     """Note that a thread changes these outside of a recorded update."""
-    notes = getattr(_local, "notes", None)
+    notes = _local.notes
     if notes is not None:
         notes.writes |= set(map(private.storage_id, tensors))
 

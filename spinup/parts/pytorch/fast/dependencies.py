@@ -20,7 +20,7 @@ import sysconfig
 import types
 from collections import OrderedDict, defaultdict, deque
 from enum import Enum
-from itertools import chain
+from itertools import chain, starmap
 from operator import attrgetter, getitem, is_
 from pathlib import Path
 
@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 from spinup.parts.pytorch.fast import private
-from spinup.parts.pytorch.fast.guards import Unchanged, same_entries
+from spinup.parts.pytorch.fast.guards import Unchanged, same_contents, same_entries
 
 
 class NotCapturable(Exception):
@@ -74,6 +74,9 @@ MOST_THINGS = 50_000  # that are walked through; more is not what an update look
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _requires_grad, _contents = attrgetter("requires_grad"), attrgetter("cell_contents")
+_CODE = types.FunctionType, property, staticmethod, classmethod, functools.cached_property
+_ALIKE = int, float, complex  # of different types, they may be equal
+_mro = attrgetter("__mro__")
 _body = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 
@@ -108,7 +111,9 @@ class Dependencies:
         self.names = []  # (dict of a module or a class, name, value)
         self.classes = {}  # by the id of such a dict of a class
         self.cells = []  # (cell of a closure, value)
-        self.functions, self.fields = [], []  # fields: of the learner and of other objects
+        self.functions, self.objects = [], []  # objects: networks, layers, learners, optimizers
+        self.kinds = []  # classes whose code is known to depend on those that they inherit from
+        self.unhidden = {}  # by the id of a module's dict: it, and the built-in names used there
         self.groups, self.reads_groups = [], False  # of optimizers; whether code looks at them
         self.parameters, self.tensors = [], []  # of networks; all others
         self.moments = []  # of optimizers of ours, whose memory nobody else moves
@@ -135,18 +140,26 @@ class Dependencies:
         classes = [vars(owner) for owner in self.owners if isinstance(owner, type)]
         dicts = [d for d in self.sizes if id(d) not in groups] + classes
         dicts += [c for c in self.containers if isinstance(c, dict)]
-        self.unchanged = Unchanged(dicts, self.parameters + self.tensors)
-        pairs = zip(self.containers, self.copies)
+        dicts += [vars(builtins), *map(vars, self.tensors)]
+        tensors = self.parameters + self.tensors
+        owners = [x for x in self.objects if not isinstance(x, nn.Module)]
+        self.unchanged = Unchanged(dicts, tensors, self.objects, owners, self.moments)
+        pairs = list(zip(self.containers, self.copies))
         self.lists, self.lists_before = _columns(
             [pair for pair in pairs if not isinstance(pair[0], dict)], 2
         )
+        # Of these, `==` does not tell all: 1 and True are equal, 0.0 and -0.0 as well.
+        sequences = [pair for pair in pairs if isinstance(pair[0], (list, deque))]
+        self.sequences = [now for now, _ in sequences if any(isinstance(x, _ALIKE) for x in now)]
+        self.item_types = list(map(type, chain.from_iterable(self.sequences)))
+        self.looked_into = [pair for pair in sequences if any(map(_hides, pair[0]))]
+        self.inherited = list(map(_mro, self.kinds))
         # Of the names in the user's modules, those that are used: others may change all the time.
         whole = set(map(id, dicts))
         used = [row for row in self.names if id(row[0]) not in whole]
         self.holders, self.used_names, self.used_values = _columns(used, 3)
         self.cells_used, self.cell_values = _columns(self.cells, 2)
         self.bodies = list(chain.from_iterable(map(_body, self.functions)))
-        self.field_types = list(map(type, self.fields))
 
     # --- What is checked before every replay ---
 
@@ -158,9 +171,12 @@ class Dependencies:
                 and (_renamings.count == self.renamings or self._no_renaming())
                 and self.unchanged.intact()
                 and self.lists == self.lists_before
+                and list(map(type, chain.from_iterable(self.sequences))) == self.item_types
+                and (not self.looked_into or all(starmap(same_contents, self.looked_into)))
                 and all(map(is_, map(getitem, self.holders, self.used_names), self.used_values))
                 and all(map(is_, map(_contents, self.cells_used), self.cell_values))
-                and list(map(type, self.fields)) == self.field_types
+                and all(map(is_, map(_mro, self.kinds), self.inherited))
+                and all(d.keys().isdisjoint(names) for d, names in self.unhidden.values())
                 and all(map(is_, chain.from_iterable(map(_body, self.functions)), self.bodies))
             )
         except Exception:  # such as a name that is gone, or tensors that cannot be compared
@@ -248,7 +264,15 @@ class Dependencies:
 
     # --- The walk ---
 
+    def refuse_shared(self, batch):
+        """Refuse a batch that lies in memory of the learner, which an update changes."""
+        own = set(map(private.storage_id, self.parameters + self.tensors + self.moments))
+        if any(torch.is_tensor(x) and private.storage_id(x) in own for x in batch):
+            raise NotCapturable("its batch lies in the memory of a weight")
+
     def _walk(self, thing, path):
+        if isinstance(thing, Enum) and not _is_trusted(type(thing).__module__):
+            self._look_at_choice(thing, path)
         if isinstance(thing, PLAIN) or id(thing) in self._seen:
             return
         self._seen.add(id(thing))
@@ -272,9 +296,11 @@ class Dependencies:
             raise NotCapturable(f"{path} has a hook")
         learned = isinstance(tensor, nn.Parameter) or tensor.requires_grad
         (self.parameters if learned else self.tensors).append(tensor)
-        if learned:
-            own = vars(tensor)
-            self._look_at_container(own, path) if own else self._size(own)
+        own = vars(tensor)
+        if own:
+            self._look_at_container(own, path)
+        elif learned:
+            self._size(own)
 
     def _look_at_network(self, module, path):
         if private.has_hooks(module):
@@ -283,6 +309,7 @@ class Dependencies:
         if "forward" in own:
             self._walk(own["forward"], f"{path}.forward")
         self.hooks += [own[name] for name in private.HOOKS]
+        self.objects.append(module)
         if type(module) in SIMPLE and own.keys() == _OF_SIMPLE[type(module)]:
             self._size(own)
         else:
@@ -388,6 +415,8 @@ class Dependencies:
                 raise NotCapturable(f"{code.co_name} calls {name}")
             elif not hasattr(builtins, name):
                 raise NotCapturable(f"the name {name!r} in {code.co_name} is not defined yet")
+            else:
+                self.unhidden.setdefault(id(namespace), (namespace, set()))[1].add(name)
 
     def _name(self, holder, name, attributes):
         value = holder[name]
@@ -422,8 +451,11 @@ class Dependencies:
             return
         if _is_installed(kind):
             raise NotCapturable(f"{path} is of {kind.__module__}")
+        if not _is_trusted(type(kind).__module__) and type(kind) is not type:
+            raise NotCapturable(f"{kind.__name__} has a metaclass of its own")
         own = vars(kind)
         self.classes[id(own)] = kind
+        self.kinds.append(kind)
         self._size(own)  # a new name may hide one that it inherited
         for name, value in own.items():
             kept_by_python = name.startswith("__") and not callable(value)
@@ -458,6 +490,17 @@ class Dependencies:
         if not _is_trusted(module.__name__):
             raise NotCapturable(f"{path} is the module {module.__name__}")
 
+    def _look_at_choice(self, member, path):
+        """A member of an Enum: fine if its class is but a list of names."""
+        for kind in type(member).__mro__:
+            if kind.__module__ == "enum" or _is_trusted(kind.__module__) or kind is object:
+                continue
+            if kind.__module__ == "builtins":
+                continue
+            code = [x for x in vars(kind).values() if isinstance(x, _CODE)]
+            if any(getattr(x, "__module__", None) != "enum" for x in code):
+                raise NotCapturable(f"{path} is an Enum with methods")
+
     def _look_at_object(self, thing, path):
         kind = type(thing)
         if hasattr(thing, "param_groups") and kind.__module__.partition(".")[0] == "torch":
@@ -471,7 +514,7 @@ class Dependencies:
         if kind.__module__.partition(".")[0] in ("torch", "numpy"):
             raise NotCapturable(f"{path} is a {kind.__module__}.{kind.__qualname__}")
         self._walk(kind, kind.__name__)
-        self.fields += vars(thing).values()
+        self.objects.append(thing)
         live = vars(kind).get("READ_AT_EVERY_STEP", ())  # not of a class derived from it
         self._container(vars(thing))
         self.names += [(vars(thing), k, x) for k, x in vars(thing).items() if _is_single(x)]
@@ -532,6 +575,11 @@ def _held(holder, name):
         return holder[name]
     except (KeyError, IndexError):
         return None
+
+
+def _hides(value) -> bool:
+    """Whether a value of the same type may be equal to this one without being the same."""
+    return isinstance(value, (tuple, complex)) or (isinstance(value, float) and not value)
 
 
 def _is_single(value) -> bool:

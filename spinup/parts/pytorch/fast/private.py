@@ -44,6 +44,7 @@ DisableTorchFunction = _find("_C.DisableTorchFunction")
 _dispatch_modes = _find("_C._len_torch_dispatch_stack")
 _function_modes = _find("_C._len_torch_function_stack")
 _storage_use_count = _find("_C._storage_Use_Count")
+_saving_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 _functorch_level = _find("_C._functorch.maybe_current_level")
 _global_hooks = [
     _import("torch.nn.modules.module", name)
@@ -99,6 +100,7 @@ def watched() -> bool:
         or _function_modes()
         or hooked_everywhere()
         or torch.is_anomaly_enabled()
+        or saving_hooked()
         or torch.is_autocast_enabled("cpu")
         or torch.is_inference_mode_enabled()
         or in_transform()
@@ -186,7 +188,12 @@ def tensor_check(tensors, batch=()):
 
 def unseen() -> bool:
     """Whether something looks at operations that `tensor_check` does not notice."""
-    return bool(_function_modes() or torch.is_anomaly_enabled())
+    return bool(_function_modes() or torch.is_anomaly_enabled() or saving_hooked())
+
+
+def saving_hooked() -> bool:
+    """Whether somebody hooks into what autograd keeps for the backward pass."""
+    return _saving_hooks is not None and _saving_hooks(False) is not None
 
 
 def _layout_of(tensor):

@@ -3,12 +3,17 @@
 import threading
 from contextlib import contextmanager
 
-_current = threading.local()
+
+class _Current(threading.local):
+    busy, trace = False, None
+
+
+_current = _Current()
 
 
 def is_capturing() -> bool:
     """Whether an update is being traced or verified in this thread."""
-    return getattr(_current, "busy", False)
+    return _current.busy
 
 
 @contextmanager
@@ -17,7 +22,7 @@ def capturing(trace=None):
 
     trace: writes down what is done
     """
-    before = getattr(_current, "busy", False), getattr(_current, "trace", None)
+    before = _current.busy, _current.trace
     _current.busy, _current.trace = True, trace
     try:
         yield
@@ -27,7 +32,7 @@ def capturing(trace=None):
 
 def note_gradients(params):
     """Note that the gradients of these parameters are about to be replaced."""
-    trace = getattr(_current, "trace", None)
+    trace = _current.trace
     if trace is not None:
         trace.graded |= set(map(id, params))
 
@@ -40,7 +45,7 @@ def opaque(function, *args, writes):
     args: tensors, lists of tensors, and anything else
     writes: the places of those among them that it changes
     """
-    trace = getattr(_current, "trace", None)
+    trace = _current.trace
     if trace is None:
         function(*args)
     else:
