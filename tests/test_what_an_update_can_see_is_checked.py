@@ -104,6 +104,21 @@ def test_a_learning_rate_that_others_read():
     assert report.replays == 10  # of our own Adam it is read at every step
 
 
+def test_a_learning_rate_by_its_short_name():
+    def halve(learner):
+        learner.optimizer.lr *= 0.5
+
+    learner, _, report = agree(plain, halve)
+    assert learner.optimizer.param_groups[0]["lr"] == 5e-3 and report.replays == 10
+
+    def anneal(learner, batch):
+        learner.optimizer.lr *= 0.5
+        return plain(learner, batch)
+
+    learner, _, _ = agree(anneal)
+    assert learner.optimizer.lr == 1e-2 / 2**10
+
+
 class Scaled(torch.distributions.Normal):
     def __init__(self, mean):
         super().__init__(mean * SCALE, 1.0, validate_args=False)

@@ -17,7 +17,8 @@ from spinup.utils.mpi_pytorch import average_gradients
 class Adam:
     """Adam (Kingma and Ba, 2015): each number moves by a step that fits its own past gradients.
 
-    `optimizer.param_groups[0]["lr"]` is the learning rate; a schedule may change it at any time.
+    `optimizer.lr`, which is `optimizer.param_groups[0]["lr"]`, is the learning rate; a schedule may
+    change it at any time.
     """
 
     READ_AT_EVERY_STEP = ("param_groups",)  # see fast/dependencies.py
@@ -28,6 +29,14 @@ class Adam:
         self.exp_avgs = tuple(torch.zeros_like(p) for p in params)
         self.exp_avg_sqs = tuple(torch.zeros_like(p) for p in params)
         self.counts = torch.zeros(len(params), device=params[0].device)  # steps taken, of each
+
+    @property
+    def lr(self):
+        return self.param_groups[0]["lr"]
+
+    @lr.setter
+    def lr(self, value):
+        self.param_groups[0]["lr"] = value
 
     @torch.no_grad()
     def step(self):

@@ -65,6 +65,7 @@ GENERATED = {
 # What NumPy does with files.
 FILES = {"save", "savez", "savez_compressed", "savetxt", "load", "loadtxt", "genfromtxt", "tofile",
          "fromfile", "memmap", "dump"}  # fmt: skip
+OF_ATTRIBUTES = "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR"
 GROWING = nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict
 CONTAINERS = (dict, list, set, deque, OrderedDict, defaultdict)
 # Layers of which only the weights, the hooks and the class matter.
@@ -400,12 +401,12 @@ class Dependencies:
                 raise NotCapturable(f"{code.co_name} changes the global name {step.argval!r}")
             elif step.opname == "IMPORT_NAME" and not _is_trusted(step.argval):
                 raise NotCapturable(f"{code.co_name} imports {step.argval}")
-            elif step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")):
+            elif step.opname.startswith(OF_ATTRIBUTES):
                 attributes.add(step.argval)
             elif isinstance(step.argval, types.CodeType):
                 self._look_at_code(step.argval, namespace)  # a comprehension, a lambda
-        named = "param_groups" in attributes or "param_groups" in code.co_consts  # for getattr
-        self.reads_groups = self.reads_groups or named
+        mentioned = attributes.union(c for c in code.co_consts if isinstance(c, str))  # for getattr
+        self.reads_groups = self.reads_groups or not mentioned.isdisjoint(("param_groups", "lr"))
         if files := attributes & FILES:
             raise NotCapturable(f"{code.co_name} calls {min(files)}")
         for name in loaded:
