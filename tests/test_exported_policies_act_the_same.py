@@ -30,7 +30,9 @@ class Odd(gym.Env):
             Box(0, 255, (12, 14, 3), np.uint8) if picture else Box(-np.inf, np.inf, (2, 3))
         )
         self.action_space = dict(
-            uneven=Box(np.float32([-1, 0]), np.float32([3, 10])), from_5=Discrete(3, start=5)
+            uneven=Box(np.float32([-1, 0]), np.float32([3, 10])),
+            from_5=Discrete(3, start=5),
+            whole=Box(np.int32([-9, 0]), np.int32([9, 10]), dtype=np.int32),
         )[actions]
 
     def _look(self):
@@ -65,6 +67,7 @@ RUNS = {
     "trpo normalised": ("trpo", partial(Odd, "from_5"), NORMAL),
     "ppo other activation": ("ppo", partial(Odd, "uneven"), with_networks(ONCE, activation="ELU")),
     "ppo pictures": ("ppo", partial(Odd, "uneven", True), ONCE),
+    "ppo whole numbers": ("ppo", partial(Odd, "whole"), ONCE),
     "acer": ("acer", partial(Odd, "from_5"), ACER),
     "dqn dueling pictures": (
         "dqn", partial(Odd, "from_5", True), with_networks(OFF, dueling=True)

@@ -56,7 +56,7 @@ class DeterministicPolicy(nn.Module):
             return chosen + int(self.space.start)
         act = best.reshape(-1, *self.space.shape)
         if np.issubdtype(self.space.dtype, np.integer):
-            act = act.trunc()
+            act = act.round()  # as training does
         return torch.minimum(torch.maximum(act, self.low), self.high)
 
 
