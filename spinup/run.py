@@ -39,7 +39,7 @@ def algorithm_names() -> dict[str, str]:
     for backend, algorithms in spinup.ALGORITHMS.items():
         for algorithm in algorithms:
             names[f"{algorithm}_{backend}"] = f"{algorithm}_{backend}"
-            if DEFAULT_BACKEND.get(algorithm) == backend:
+            if DEFAULT_BACKEND.get(algorithm, "pytorch") == backend:
                 names[algorithm] = f"{algorithm}_{backend}"
     return names
 

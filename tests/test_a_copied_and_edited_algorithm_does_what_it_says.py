@@ -5,7 +5,9 @@ is trained whole and, in another folder, stopped after an epoch and resumed: bot
 """
 
 import importlib
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +19,8 @@ import spinup
 import spinup.user_config
 from spinup.parts.envs import EnvMaker
 from spinup.utils.errors import UserError
+from spinup.utils.run_utils import resume
+from spinup.utils.serialization_utils import read_json
 
 SETTINGS = dict(
     steps_per_epoch=60, start_steps=20, update_after=20, update_every=10, batch_size=16,
@@ -135,3 +139,45 @@ def test_an_update_that_swallows_every_error_is_not_frozen(copied, tmp_path):
             spinup.user_config.FAST = before
     for p, q in zip(*results):
         np.testing.assert_allclose(p, q, rtol=1e-2, atol=2e-2)
+
+
+def test_a_copy_is_not_taken_for_the_original(copied, tmp_path, capsys):
+    """Its runs have its name: `spinup resume` and `spinup sac` do not go on with other code."""
+    own = copied("own_sac_named")
+    run = tmp_path / "run"
+    train(own, run, epochs=1)
+    assert read_json(run / "config.json")["algorithm"] == "own_sac_named.sac"
+    with pytest.raises(UserError, match="'own_sac_named.sac', which is no algorithm of spinup"):
+        resume(run, epochs=2)
+    with pytest.raises(UserError, match="other settings: algorithm"):
+        train(importlib.import_module("spinup.algos.pytorch.sac.sac"), run, epochs=2, resume=True)
+    assert "uses the networks" not in capsys.readouterr().out
+    train(own, run, epochs=2, resume=True)
+
+
+def test_networks_beside_a_copy_that_it_does_not_use(copied, tmp_path, capsys):
+    again = "from spinup.algos.pytorch.sac import core\n"
+    own = copied("own_sac_forgetful", ("from own_sac_forgetful import core\n", again))
+    train(own, tmp_path / "run", epochs=1)
+    out = capsys.readouterr().out
+    assert "uses the networks of spinup.algos.pytorch.sac.core, not" in out
+
+
+def test_a_copy_run_as_a_file(tmp_path):
+    folder = tmp_path / "mysac"
+    shutil.copytree(Path(spinup.__file__).parent / "algos/pytorch/sac", folder)
+    flags = (
+        "--env Pendulum-v1 --epochs 1 --steps_per_epoch 60 --hid [4] --start_steps 20 "
+        "--update_after 20 --num_test_episodes 1 --exp_name own --data_dir data"
+    )
+    words = [sys.executable, folder / "sac.py", *flags.split()]
+    home = Path(spinup.__file__).parents[1]
+    environment = dict(os.environ, PYTHONPATH=str(home))
+    told = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    assert "uses the networks of spinup.algos.pytorch.sac.core" in told.stdout
+    run = tmp_path / "data/own/own_s0"
+    assert read_json(run / "config.json")["algorithm"] == "mysac.sac"
+    several = [*words, "--seed", "1", "2"]
+    told = subprocess.run(several, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert told.returncode == 2 and "ExperimentGrid" in told.stderr

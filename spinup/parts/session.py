@@ -1,6 +1,5 @@
 """How a training function begins: values checked, seeds set, the run folder opened."""
 
-import inspect
 import platform
 import random
 import sys
@@ -111,16 +110,18 @@ def plan(settings: dict) -> int:
 
 
 def open_logger(
-    algorithm: str, settings: dict, env: VectorEnv, network, rows: int | None = None
+    module: str, settings: dict, env: VectorEnv, network, rows: int | None = None
 ) -> EpochLogger:
     """Open the run folder, write config.json, and see to it that `network` is saved.
 
     With `resume` and a checkpoint to resume from, what the folder holds is kept.
 
+    module: that of the training function, its `__name__`; the run is called after it
     rows: how many rows a gradient step has, where no setting says so
     """
     logger_kwargs = dict(settings["logger_kwargs"] or {})
     folder, maker = logger_kwargs.get("output_dir"), settings["env_fn"]
+    algorithm = name_of_module(module)
     config = {key: value for key, value in settings.items() if key != "resume"}
     config |= dict(algorithm=algorithm, num_procs=num_procs(), planned_epochs=plan(settings))
     resume = folder is not None and on_first_process(
@@ -138,6 +139,8 @@ def open_logger(
     name = environment["id"] or environment["made_by"]
     about = f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}"
     logger.log(printable(about))
+    if other := _core_elsewhere(module):
+        logger.log(printable(other), color="yellow")
     if memory := on_first_process(lambda: find_memory(maker, env)):
         logger.log(printable(explain(memory, resume)), color="yellow")
     return logger
@@ -169,9 +172,38 @@ def _claim(folder, config, resume) -> bool:
 
 
 def algorithm_name(algorithm) -> str:
-    """How the top of the package calls a training function: `ppo_pytorch` and so on."""
-    backend = Path(inspect.getfile(algorithm)).parents[1].name  # also where the file is run itself
-    return f"{algorithm.__name__}_{backend}"
+    """What a training function is called in config.json."""
+    return name_of_module(algorithm.__module__)
+
+
+def name_of_module(module: str) -> str:
+    """`ppo_pytorch` for an algorithm of spinup; a user's copy has the name of its own file.
+
+    That way nothing takes the runs of a copy for those of the original.
+    """
+    file = getattr(sys.modules.get(module), "__file__", None)  # also where it is run itself
+    if file is None:  # a name, as scripts give it; or typed
+        return module
+    file = Path(file).resolve()
+    ours = Path(spinup.__file__).resolve().parent / "algos"
+    if ours in file.parents[2:3] and file.stem == file.parent.name:
+        return f"{file.stem}_{file.parents[1].name}"
+    return f"{file.parent.name}.{file.stem}"
+
+
+def _core_elsewhere(module: str) -> str | None:
+    """What to say if a copied algorithm imports the networks of the original, not its own."""
+    code = sys.modules.get(module)
+    core, file = getattr(code, "core", None), getattr(code, "__file__", None)
+    used = getattr(core, "__file__", None)
+    if file is None or used is None or not (own := Path(file).with_name("core.py")).is_file():
+        return None
+    if own.resolve() == Path(used).resolve():
+        return None
+    return (
+        f"{file} uses the networks of {core.__name__}, not {own}. To use its own, change the line "
+        "that imports core."
+    )
 
 
 def refuse_other_settings(folder, config: dict, file: str = "config.json"):

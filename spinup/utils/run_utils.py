@@ -1,5 +1,6 @@
 """Starting runs: grids of them, where their folders are, what to do with one that exists."""
 
+import contextlib
 import errno
 import inspect
 import itertools
@@ -21,7 +22,7 @@ from spinup.parts.divergence import STOPS
 from spinup.parts.plain_text import say
 from spinup.parts.run_folder import JOB_FILE, read_config, read_job, require_run
 from spinup.utils import flags
-from spinup.utils.errors import START_OVER, Diverged, UserError, did_you_mean
+from spinup.utils.errors import START_OVER, Diverged, UserError, did_you_mean, shown
 from spinup.utils.logx import cannot_write, colorize
 from spinup.utils.ls import read_table
 from spinup.utils.mpi_tools import (
@@ -45,6 +46,11 @@ def setup_logger_kwargs(exp_name, seed=None, data_dir=None, datestamp=False, now
 
     now: the time for the date, as `time.localtime()` gives it
     """
+    if ".." in Path(str(exp_name)).parts or Path(str(exp_name)).is_absolute():
+        raise UserError(
+            f"exp_name {shown(exp_name)} leads out of the folder of all runs. Say where to keep "
+            "them with data_dir, and in exp_name only what they are called."
+        )
     now = time.localtime() if now is None else now
     datestamp = datestamp or user_config.FORCE_DATESTAMP
     day = time.strftime("%Y-%m-%d_", now) if datestamp else ""
@@ -457,7 +463,15 @@ def importable(algorithm):
     import spinup
     from spinup.parts.session import algorithm_name
 
-    return getattr(spinup, algorithm_name(algorithm))
+    if algorithm.__module__ != "__main__":
+        return algorithm
+    name = algorithm_name(algorithm)
+    if name not in spinup.__all__:
+        raise UserError(
+            "Several runs are started in processes of their own, which import the algorithm by "
+            f"name. Train one at a time here, or write a script with an ExperimentGrid: {name}"
+        )
+    return getattr(spinup, name)
 
 
 def train(
@@ -493,7 +507,14 @@ def train(
         )
     mpi_fork(num_cpu, handed_over=json.dumps(decided))  # from here on in every process
     with explain_memory(_defaults(algorithm) | kwargs):
-        algorithm(**kwargs | decided)
+        try:
+            algorithm(**kwargs | decided)
+        except BrokenPipeError:  # as with `spinup … | head`
+            folder = shlex.quote(decided["logger_kwargs"]["output_dir"])
+            told = "spinup: Nobody reads the output any more, so the run was stopped. Go on with:"
+            with contextlib.suppress(OSError):
+                say(f"{told} spinup resume {folder}", file=sys.stderr)
+            raise
 
 
 def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
@@ -701,7 +722,8 @@ def algorithm_of(config: dict, folder):
     backend = str(name).rpartition("_")[2]
     if str(name).rpartition("_")[0] not in spinup.ALGORITHMS.get(backend, ()):
         raise UserError(
-            f"{folder}/config.json names no algorithm of spinup, so it cannot be resumed."
+            f"{folder} was trained by {shown(name)}, which is no algorithm of spinup. Resume it "
+            "where it was started: by the same command, or in a script with resume=True."
         )
     return getattr(spinup, name)
 

@@ -182,7 +182,7 @@ def acer(
     replays_at = partial(
         replays_due, replay_start=replay_start, replay_ratio=replay_ratio, seed=settings["seed"]
     )
-    logger = session.open_logger("acer_pytorch", settings, env, ac, rows=n_steps * num_envs)
+    logger = session.open_logger(__name__, settings, env, ac, rows=n_steps * num_envs)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )

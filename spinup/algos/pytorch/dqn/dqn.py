@@ -125,7 +125,7 @@ def dqn(
     )  # fmt: skip
     learner = make_learner(ac, lr)
     learn = partial(update, learner, double_q=double_q, polyak=polyak, max_grad_norm=max_grad_norm)
-    logger = session.open_logger("dqn_pytorch", settings, env, ac)
+    logger = session.open_logger(__name__, settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )

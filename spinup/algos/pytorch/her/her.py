@@ -135,7 +135,7 @@ def her(
     dims = session.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, strategy=strategy)
     buffer = HindsightBuffer(goal_layout(env), k=k, convert=as_tensors(device), **dims)
     learner = make_learner(ac, lr)
-    logger = session.open_logger("her_pytorch", settings, env, ac)
+    logger = session.open_logger(__name__, settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )

@@ -136,7 +136,7 @@ def ppo(
         train_pi_iters=train_pi_iters, train_v_iters=train_v_iters,
         minibatch_size=minibatch_size, ent_coef=ent_coef, max_grad_norm=max_grad_norm,
     )  # fmt: skip
-    logger = session.open_logger("ppo_pytorch", settings, env, ac)
+    logger = session.open_logger(__name__, settings, env, ac)
     checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
 
     @torch.no_grad()

@@ -103,7 +103,7 @@ def reinforce(
     buffer = GAEBuffer(**dims, size=pace.turns, gamma=gamma, num_envs=num_envs, device=device)
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(update, learner, baseline=baseline, train_v_iters=train_v_iters)
-    logger = session.open_logger("reinforce_pytorch", settings, env, ac)
+    logger = session.open_logger(__name__, settings, env, ac)
     checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
 
     @torch.no_grad()

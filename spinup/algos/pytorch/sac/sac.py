@@ -126,7 +126,7 @@ def sac(
     buffer = ReplayBuffer(**dims)
     learner = make_learner(ac, lr, alpha)
     target_entropy = core.target_entropy(env.action_space)
-    logger = session.open_logger("sac_pytorch", settings, env, ac)
+    logger = session.open_logger(__name__, settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )

@@ -128,7 +128,7 @@ def td3(
     dims = session.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
     buffer = ReplayBuffer(**dims)
     learner = make_learner(ac, pi_lr, q_lr)
-    logger = session.open_logger("td3_pytorch", settings, env, ac)
+    logger = session.open_logger(__name__, settings, env, ac)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )

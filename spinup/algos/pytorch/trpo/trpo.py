@@ -124,7 +124,7 @@ def trpo(
     dims = session.space_dims(env) | dict(num_envs=num_envs, device=device)
     buffer = GAEBuffer(size=pace.turns, gamma=gamma, lam=lam, **dims)
     learner = make_learner(ac, vf_lr)
-    logger = session.open_logger("trpo_pytorch", settings, env, ac)
+    logger = session.open_logger(__name__, settings, env, ac)
     learn = partial(
         update, learner, delta=delta, damping_coeff=damping_coeff, cg_iters=cg_iters,
         backtrack_iters=backtrack_iters, backtrack_coeff=backtrack_coeff,

@@ -103,7 +103,7 @@ def vpg(
     buffer = VPGBuffer(**dims, size=pace.turns, gamma=gamma, lam=lam)
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(update, learner, train_v_iters=train_v_iters)
-    logger = session.open_logger("vpg_pytorch", settings, env, ac)
+    logger = session.open_logger(__name__, settings, env, ac)
     checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
 
     @torch.no_grad()
