@@ -37,6 +37,12 @@ WRONG = {
     "no epochs": ("ppo --env CartPole-v1 --epochs 0", "epochs wants a whole number from 1 up"),
     "gamma above one": (f"ppo {QUICK} --gamma 1.5", "gamma wants a number from 0 to 1"),
     "negative step size": (f"ppo {QUICK} --pi_lr -1", "pi_lr wants a number from 0 up"),
+    "a misspelt word for a number": ("sac --env Pendulum-v1 --alpha atuo", "0.2 or 'auto', not"),
+    "a name that leads elsewhere": (f"ppo {QUICK} --exp_name ../../x", "leads out of the folder"),
+    "an absolute name": (f"ppo {QUICK} --exp_name /tmp/x", "leads out of the folder"),
+    "an argument that fails in a step": (
+        "sac --env Pendulum-v1 --env_kwargs:g é", "Pendulum-v1 does not take these env_kwargs",
+    ),
     "no number": (f"ppo {QUICK} --pi_lr nan", "pi_lr wants a number"),
     "no processes": (f"ppo {QUICK} --cpu 0", "num_cpu wants a whole number from 1 up"),
     "truth as text": ("dqn --env CartPole-v1 --double_q maybe", "wants True or False"),

@@ -257,7 +257,7 @@ def test_a_network_of_the_users_own_needs_its_class(tmp_path, capsys):
     settings = dict(TINY, ac_kwargs=dict(width=5))
     where = dict(output_dir=str(tmp_path))
     spinup.ppo_pytorch(EnvMaker("CartPole-v1"), MyActorCritic, logger_kwargs=where, **settings)
-    with pytest.raises(UserError, match="a class of your own"):
+    with pytest.raises(UserError, match="a class of your own, .* --actor_critic MODULE:CLASS"):
         load_policy_and_env(tmp_path)
     env, get_action = load_policy_and_env(tmp_path, actor_critic=MyActorCritic)
     assert get_action(env.reset(seed=0)[0]) in (0, 1)
@@ -276,7 +276,7 @@ def test_an_environment_of_the_users_own_needs_its_function(tmp_path):
     assert env.action_space.contains(get_action(env.reset(seed=0)[0]))
 
 
-def test_wrappers_of_gymnasium_come_along(tmp_path):
+def test_wrappers_of_gymnasium_come_along(tmp_path, capsys):
     def wrapped():
         return gym.wrappers.RescaleObservation(
             gym.make("Pendulum-v1"), np.float32([-2, -2, -2]), np.float32([2, 2, 2])
@@ -286,6 +286,10 @@ def test_wrappers_of_gymnasium_come_along(tmp_path):
     spinup.sac_pytorch(wrapped, logger_kwargs=where, num_test_episodes=0, **TINY)
     env, _ = load_policy_and_env(tmp_path)
     assert np.array_equal(env.reset(seed=3)[0], wrapped().reset(seed=3)[0])
+    told = capsys.readouterr().err
+    assert "made anew from its id, Pendulum-v1. If that function changes it, pass it" in told
+    load_policy_and_env(tmp_path, env_fn=wrapped)
+    assert capsys.readouterr().err == ""
 
 
 class OneReward(gym.Wrapper):

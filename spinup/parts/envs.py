@@ -671,12 +671,16 @@ def require_actions(space, kinds: tuple, algorithm: str, instead: str):
     """
     if not isinstance(space, kinds):
         names = " or ".join({Box: "continuous", Discrete: "discrete"}[kind] for kind in kinds)
-        instead = instead if isinstance(space, (Box, Discrete)) else _how_to_number(space)
+        if not isinstance(space, (Box, Discrete)):
+            instead = _how_to_number(space, "" if Discrete in kinds else " and use ppo or dqn")
         raise UserError(f"{algorithm} needs {names} actions, but these are {space}. {instead}")
 
 
-def _how_to_number(space) -> str:
-    """How to make one number of several, for actions that no algorithm takes as they are."""
+def _how_to_number(space, then: str) -> str:
+    """How to make one number of several, for actions that no algorithm takes as they are.
+
+    then: which algorithm to take, where another one than now
+    """
     values = space.nvec if isinstance(space, MultiDiscrete) else np.full(space.shape or (), 2)
     several = isinstance(space, (MultiDiscrete, MultiBinary))
     if not several or math.prod(values.ravel().tolist()) > MOST_NUMBERED:
@@ -689,7 +693,7 @@ def _how_to_number(space) -> str:
     start = np.asarray(getattr(space, "start", 0))
     action += f" + {start.tolist()}" if start.any() else ""
     return (
-        "Number their combinations and use ppo or dqn: gymnasium.wrappers.TransformAction(env, "
+        f"Number their combinations{then}: gymnasium.wrappers.TransformAction(env, "
         f"lambda a: {action}, gymnasium.spaces.Discrete({values.prod()}))."
     )
 

@@ -38,6 +38,8 @@ LAUNCHER = {
     "ray_address": (None, "HOST:PORT of a Ray cluster to run the grid on"),
 }
 LOGGING = ("tensorboard", "wandb", "keep_models")  # of these, what the logger is to do
+# Environments for the example in --help, of algorithms that do not take any.
+EXAMPLES = dict(ddpg="Pendulum-v1", td3="Pendulum-v1", her="spinup/BitFlip-v0")
 SEVERAL = ("env_name", "env_kwargs")  # of the launcher's; its others take one value each
 ONLY_IN_SCRIPTS = ("env_fn", "actor_critic", "logger_kwargs", "resume")
 # Never read as numbers, or as None.
@@ -190,7 +192,9 @@ def of_kind(name, value, default):
     elif isinstance(default, str) and not isinstance(value, str):
         wanted = f"a text such as {default}"
     elif isinstance(default, (int, float)) and not isinstance(value, (int, float, type(None))):
-        wanted = f"a number such as {default:g}" if value not in WORDS.get(name, ()) else None
+        words = WORDS.get(name, ())
+        or_word = "".join(f" or {word!r}" for word in words)
+        wanted = f"a number such as {default:g}{or_word}" if value not in words else None
     if wanted:
         raise UserError(f"--{name} wants {wanted}, not {shown(value)}.")
     return value
@@ -216,7 +220,8 @@ def describe(algorithm) -> str:
         if key not in ONLY_IN_SCRIPTS
     }
     name = algorithm.__name__
-    lines = [f"spinup {name} --env CartPole-v1 --epochs 10 --seed 3 --exp_name try", "", head, ""]
+    env = EXAMPLES.get(name, "CartPole-v1")
+    lines = [f"spinup {name} --env {env} --epochs 10 --seed 3 --exp_name try", "", head, ""]
     for title, group in {f"Settings of {name}": settings, "The run": LAUNCHER}.items():
         lines.append(f"{title}:")
         for key, (default, meaning) in group.items():

@@ -103,6 +103,14 @@ def make_run_env(folder, env_fn=None, render_mode=None):
             "load_policy_and_env(..., env_fn=your_function), or --env ID."
         )
     trust_env(saved["id"], command=f"spinup watch {shlex.quote(str(folder))}")
+    maker = read_config(folder).get("env_fn")
+    if maker is not None and not isinstance(maker, dict):  # a function of the user's own
+        say(
+            f"The environment of {folder} was made by {maker}; here it is made anew from its id, "
+            f"{saved['id']}. If that function changes it, pass it: "
+            "load_policy_and_env(..., env_fn=your_function).",
+            file=sys.stderr,
+        )
     if render_mode is None:
         return adopt(env_from_description(saved))
     draw_without_screen()

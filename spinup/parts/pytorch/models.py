@@ -152,8 +152,8 @@ def load_model(path: Path, actor_critic=None) -> nn.Module:
         network_class = actor_critic or _own_class(name)
         if network_class is None:
             raise UserError(
-                f"{path} was saved by a class of your own, {name}. Pass that class: "
-                "load_policy_and_env(..., actor_critic=YourClass)."
+                f"{path} was saved by a class of your own, {name}. Pass that class: --actor_critic "
+                "MODULE:CLASS, in a script load_policy_and_env(..., actor_critic=YourClass)."
             )
         spaces = [space_from_json(architecture[k]) for k in ("observation_space", "action_space")]
         ac_kwargs = architecture["ac_kwargs"]
