@@ -562,9 +562,10 @@ class VectorEnv:
         obs2 = np.empty((n, *self.obs_shape), self.obs_dtype)
         rew, terminated = np.empty(n, np.float32), np.empty(n, bool)
         truncated, ended, episodes = np.empty(n, bool), [], []
+        kept = actions.copy()  # for an environment may write into its own
         for i, env in enumerate(self.envs):
             self.lengths[i] += 1
-            self.actions[i].append(actions[i].copy())  # an environment may write into its own
+            self.actions[i].append(kept[i])
             result = env.step(actions[i])
             if len(result) != 5:
                 raise UserError(

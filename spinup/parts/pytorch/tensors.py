@@ -22,7 +22,11 @@ def as_tensors(device):
     """What makes tensors on `device` of a batch of arrays, a named tuple of any kind."""
 
     def convert(batch):
-        return type(batch)(*[to_tensor(column, device) for column in batch])
+        if device == "cpu":
+            columns = map(torch.from_numpy, batch)
+        else:
+            columns = (torch.as_tensor(column, device=device) for column in batch)
+        return type(batch)(*[x if x.dtype in KEPT else x.float() for x in columns])
 
     return convert
 

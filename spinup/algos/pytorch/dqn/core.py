@@ -35,11 +35,8 @@ class MLPQNetwork(nn.Module):
 
     def act(self, obs, deterministic=True):
         """The greedy action, as an array; exploring is the training loop's business."""
-        best = (
-            self.q.advantages(obs)
-            if isinstance(self.q, DuelingMLP)
-            else apply_to_arrays(self.q, obs)
-        )
+        q = self.q
+        best = q.advantages(obs) if isinstance(q, DuelingMLP) else apply_to_arrays(q, obs)
         return best.argmax(-1)
 
 

@@ -390,7 +390,8 @@ class Capture:
             if not (isinstance(x, whole) or isinstance(x, float) and x)
         ]  # fmt: skip
         self.may_have_attributes = bool(type(batch).__dictoffset__)
-        self.modes = _modes()
+        self.with_grad, self.default_dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+        self.full = all(map(torch.is_tensor, batch))  # no column is absent
         self.are_alike = private.tensor_check((), [x for x in batch if torch.is_tensor(x)])
         self.dependencies = dependencies = Dependencies(update, learner, batch, settings)
         dependencies.refuse_shared(batch)
@@ -552,13 +553,14 @@ class Capture:
         try:
             return (
                 type(batch) is self.batch_type
-                and list(map(type, batch)) == self.column_types
+                and (self.full or list(map(type, batch)) == self.column_types)
                 and settings == self.settings
                 and list(map(type, settings.values())) == self.setting_types
                 and (not self.looked_into or self._same_contents(settings))
                 and not (self.may_have_attributes and vars(batch))
-                and _modes() == self.modes
-                and self.are_alike(*[x for x in batch if x is not None])
+                and torch.is_grad_enabled() is self.with_grad
+                and torch.get_default_dtype() is self.default_dtype
+                and self.are_alike(*(batch if self.full else [x for x in batch if x is not None]))
             )
         except Exception:  # settings that cannot be compared, such as tensors
             return False
@@ -586,11 +588,6 @@ def _refuse_attributes(batch):
         raise NotCapturable("its batch has attributes besides its columns")
     if any(torch.is_tensor(x) and vars(x) for x in batch):
         raise NotCapturable("a column of its batch has attributes of its own")
-
-
-def _modes():
-    """What else decides what an operation does."""
-    return torch.is_grad_enabled(), torch.get_default_dtype()
 
 
 def _copied(batch):

@@ -159,6 +159,10 @@ class Dependencies:
         whole = set(map(id, dicts))
         used = [row for row in self.names if id(row[0]) not in whole]
         self.holders, self.used_names, self.used_values = _columns(used, 3)
+        found = [*self.holders, *(d for d, _ in self.unhidden.values())]
+        self.named_in = list({id(d): d for d in found if type(d) is dict}.values())
+        self.has_versions = len(self.named_in) == len(set(map(id, found)))
+        self.naming = private.changes_of(self.named_in) if self.has_versions else None
         self.cells_used, self.cell_values = _columns(self.cells, 2)
         self.bodies = list(chain.from_iterable(map(_body, self.functions)))
 
@@ -174,14 +178,24 @@ class Dependencies:
                 and self.lists == self.lists_before
                 and list(map(type, chain.from_iterable(self.sequences))) == self.item_types
                 and (not self.looked_into or all(starmap(same_contents, self.looked_into)))
-                and all(map(is_, map(getitem, self.holders, self.used_names), self.used_values))
+                and self._same_names()
                 and all(map(is_, map(_contents, self.cells_used), self.cell_values))
                 and all(map(is_, map(_mro, self.kinds), self.inherited))
-                and all(d.keys().isdisjoint(names) for d, names in self.unhidden.values())
                 and all(map(is_, chain.from_iterable(map(_body, self.functions)), self.bodies))
             )
         except Exception:  # such as a name that is gone, or tensors that cannot be compared
             return False
+
+    def _same_names(self) -> bool:
+        """Whether the names in modules that are used mean what they did."""
+        naming = private.changes_of(self.named_in)
+        if naming is not None and naming == self.naming:
+            return True
+        same = all(map(is_, map(getitem, self.holders, self.used_names), self.used_values))
+        same = same and all(d.keys().isdisjoint(names) for d, names in self.unhidden.values())
+        if same and self.has_versions:
+            self.naming = naming  # other names have changed
+        return same
 
     def _no_hooks(self) -> bool:
         """Whether hooks that somebody has made since are none on what this update uses."""

@@ -230,11 +230,11 @@ def _sum(out, x, axes=None, keepdim=False, *, threads=1):
     plain = x.ndim > 1 and x.dtype == out.dtype == np.float32
     if plain and axes == (x.ndim - 1,):
         ones, place = np.ones((x.shape[-1], 1), np.float32), out.reshape(*x.shape[:-1], 1)
-        return partial(np.matmul, x, ones, place) if np.shares_memory(place, out) else None
+        return _product(x, ones, place) if np.shares_memory(place, out) else None
     if plain and axes == (x.ndim - 2,):
         ones = np.ones((1, x.shape[-2]), np.float32)
         place = out.reshape(*x.shape[:-2], 1, x.shape[-1])
-        return partial(np.matmul, ones, x, place) if np.shares_memory(place, out) else None
+        return _product(ones, x, place) if np.shares_memory(place, out) else None
     small = x.size <= MAX_NUMPY_NUMEL
     return partial(np.add.reduce, x, axes, None, out, keepdim) if small else None
 
@@ -361,6 +361,10 @@ def _matmul(out, x, y, *, threads):
     transposed = y.strides[-1] > y.strides[-2] and y.shape[-1] * y.shape[-2] >= LARGE_TRANSPOSED
     if large and (threads > 1 or transposed):
         return None
+    return _product(x, y, out)
+
+
+def _product(x, y, out):
     if x.ndim == y.ndim == 2 and out.flags.c_contiguous:
         return partial(x.dot, y, out)  # called faster
     return partial(np.matmul, x, y, out)

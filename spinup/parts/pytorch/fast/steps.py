@@ -141,7 +141,7 @@ class _Clip(_Prepared):
         arrays = [grad.detach().numpy().reshape(-1) for grad in grads]
 
         def clip():
-            norm = sum(map(float, map(np.dot, arrays, arrays))) ** 0.5
+            norm = sum([float(array.dot(array)) for array in arrays]) ** 0.5
             factor = max_norm / (norm + 1e-6)
             if not factor >= 1:  # also where it is not a number
                 factor = np.float32(factor)
