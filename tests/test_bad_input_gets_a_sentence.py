@@ -37,6 +37,7 @@ WRONG = {
     "no epochs": ("ppo --env CartPole-v1 --epochs 0", "epochs wants a whole number from 1 up"),
     "gamma above one": (f"ppo {QUICK} --gamma 1.5", "gamma wants a number from 0 to 1"),
     "negative step size": (f"ppo {QUICK} --pi_lr -1", "pi_lr wants a number from 0 up"),
+    "a number beyond 64 bits": (f"ppo {QUICK} --clip_ratio {2**64}", "is too large to compute"),
     "a misspelt word for a number": ("sac --env Pendulum-v1 --alpha atuo", "0.2 or 'auto', not"),
     "a name that leads elsewhere": (f"ppo {QUICK} --exp_name ../../x", "leads out of the folder"),
     "an absolute name": (f"ppo {QUICK} --exp_name /tmp/x", "leads out of the folder"),

@@ -69,7 +69,7 @@ def check(settings: dict, **otherwise):
             raise UserError(f"{name} wants {wanted}, not {shown(value)}.")
         if value < least or (greatest is not None and value > greatest):
             raise UserError(f"{name} wants {wanted}, not {shown(value)}.")
-        if name != "replay_size" and value > MOST and (rule in WHOLE_NUMBERS or not finite(value)):
+        if name != "replay_size" and value > MOST and (isinstance(value, int) or not finite(value)):
             raise UserError(f"{name} {shown(value)} is too large to compute with.")
     check_sizes(settings)
 
