@@ -8,10 +8,11 @@ tiny ones by NumPy, which is called in a tenth of the time.
 
 What the code says is what happens. A capture stands for an update only while everything that the
 update can see is as it was (dependencies.py), for batches of the same shapes and for the same
-settings; otherwise another capture is made. It is trusted only after it was replayed on its own
-batch and on the next one and gave, operation by operation and in the end to the last bit, what
-eager execution gave. Updates that read numbers back (`.item()`, `if loss > …`), that change
-something in Python (a counter, a list), draw from NumPy's or Python's random streams, or use what
+settings; otherwise another capture is made. It is trusted only after two batches, its own and the
+next: its operations, carried out by PyTorch, gave to the last bit what eager execution gave; every
+faster kernel agreed with its operation to rounding; and the results of a whole replay agreed with
+eager ones. Updates that read numbers back (`.item()`, `if loss > …`), that change
+something in Python (a counter, a list), sample from NumPy's or Python's random streams, or use what
 cannot be looked into run eagerly, and one printed line says why. A capture that is given up has
 changed nothing.
 """
@@ -41,6 +42,7 @@ from spinup.parts.pytorch.fast.tracing import capturing, is_capturing
 from spinup.utils.mpi_tools import num_procs
 
 aten = torch.ops.aten
+CLOSE = 1e-2  # what results may differ by, as a share of the greatest
 MAX_CAPTURES = 8  # of one update and learner; an update that needs more changes at every call
 # What these give depends on no number.
 CONSTANT_OPS = {
@@ -156,7 +158,7 @@ class _Captures:
             capture = self._find(batch, settings)
             if capture is not None and capture.trusted:
                 return self._replay(capture, batch)
-            if private.watched():  # only for now: a profiler, a mode, a check for anomalies
+            if private.watched():  # only for now: a mode, anomaly detection, autocast, torch.func
                 return self._eager(update, learner, batch, settings)
             try:
                 with exclusive():
@@ -216,8 +218,9 @@ class _Captures:
     def _new(self, update, learner, batch, settings):
         if len(self.all) >= MAX_CAPTURES:
             raise NotCapturable(
-                f"it met more than {MAX_CAPTURES} different settings, shapes or states; a value "
-                "that changes often belongs into the batch or the learning rate of the optimizer"
+                f"it met more than {MAX_CAPTURES} different settings, shapes or states; put a "
+                "value that changes often into the batch as a tensor, a learning rate into "
+                "optimizer.lr"
             )
         capture = Capture(update, learner, batch, settings)
         self.all.insert(0, capture)
@@ -251,10 +254,16 @@ class _HostReadGuard(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function in HOST_READS:
-            name = getattr(function, "__name__", function)
-            self.refused = NotCapturable(f"it uses {name} on a tensor")
+            self.refused = NotCapturable(f"it uses {_name_of(function)} on a tensor")
             raise self.refused
         return function(*args, **(kwargs or {}))
+
+
+def _name_of(function) -> str:
+    """What a reader calls one of HOST_READS; and what to use instead, where there is something."""
+    owner = getattr(function, "__self__", None)  # of a property's setter: the property
+    name = getattr(owner if owner is not None else function, "__name__", str(function))
+    return "backward (gradient_step can be captured)" if name == "backward" else name
 
 
 class Opaque:
@@ -297,7 +306,8 @@ class Trace(private.DispatchMode):
         self.calls.append((operation, args, kwargs, result))
         for tensor in _tensors((args, kwargs, result)):
             if not tensor.is_cpu or tensor.layout != torch.strided:
-                raise NotCapturable(f"it has a tensor on {tensor.device}, {tensor.layout}")
+                self.refused = NotCapturable(f"it has a tensor on {tensor.device}, {tensor.layout}")
+                raise self.refused
         self.made |= _storages(result) - given
         return result
 
@@ -321,13 +331,15 @@ def _refuse(operation, args, kwargs):
         raise NotCapturable(f"{operation} changes the shape of a tensor in place")
     if kwargs.get("generator") is not None or any(isinstance(a, torch.Generator) for a in args):
         raise NotCapturable("it draws from a random generator of its own")
-    if operation is aten.index.Tensor:  # rows chosen by number are fine, those chosen by truth not
+    if operation is aten.index.Tensor:  # integer indices are fine, boolean masks are not
         by_truth = any(t.dtype in (torch.bool, torch.uint8) for t in _tensors(args[1]))
     else:
         tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
         by_truth = bool(tags & set(operation.tags))
     if by_truth:
-        raise NotCapturable(f"what {operation} gives decides what comes next")
+        raise NotCapturable(
+            f"the shape of what {operation} gives depends on the data, as with boolean masks"
+        )
 
 
 class Snapshot:
@@ -479,7 +491,7 @@ class Capture:
         self.places = [self.inputs[i] for i in self.columns]
 
     def _verify(self, snapshot, expected, where):
-        """Carry out all steps, each beside PyTorch's own operation, and compare in the end."""
+        """Compare with eager execution: operation by operation, and a whole replay."""
         try:
             with capturing(), torch.no_grad(), np.errstate(all="ignore"):
                 for p, grad in zip(self.params, self.grads):
@@ -491,22 +503,25 @@ class Capture:
         finally:
             snapshot.restore()
         if len(found) != len(expected) or not all(map(_equal, found, expected)):
-            raise NotCapturable(f"its capture gave other numbers than eager execution {where}")
-
-    def _compare_with_plain(self, update, learner, settings, snapshot, expected):
-        """Refuse if fused layers lead to losses that differ from PyTorch's own beyond rounding."""
+            raise NotCapturable(f"its operations gave other numbers than eager execution {where}")
         try:
-            with capturing(), switch.plain():
-                result = update(learner, self.inputs, **settings)
-                found = snapshot.outcome(result)
+            with capturing(), np.errstate(all="ignore"):
+                _carry_out(self.steps)
+                found = [r.copy() if isinstance(r, np.ndarray) else r for r in self.results]
         finally:
             snapshot.restore()
-        count = len(tree_flatten(result)[0])
-        for a, b in zip(found[-count:] if count else [], expected[-count:] if count else []):
-            if torch.is_tensor(a) and a.is_floating_point() and a.numel():
-                scale = 1e-2 * (b.abs().max() + 1e-3)
-                if a.shape != b.shape or not ((a - b).abs() <= scale).logical_or(a.isnan()).all():
-                    raise NotCapturable("its fused layers give other numbers than plain ones")
+        if not _results_agree(found, expected):
+            raise NotCapturable(f"its replay gave other results than eager execution {where}")
+
+    def _compare_with_plain(self, update, learner, settings, snapshot, expected):
+        """Refuse if fused layers lead to results that differ from those of PyTorch's own layers."""
+        try:
+            with capturing(), switch.plain():
+                found = tree_flatten(update(learner, self.inputs, **settings))[0]
+        finally:
+            snapshot.restore()
+        if not _results_agree(found, expected):
+            raise NotCapturable("its fused layers give other numbers than plain ones")
 
     def verify_next(self, update, learner, batch, settings):
         """Compare a replay with eager execution on a second batch, and trust it from then on."""
@@ -635,6 +650,20 @@ def _equal(found, expected) -> bool:
     return bool(
         torch.eq(found, expected).logical_or_(found.ne(found) & expected.ne(expected)).all()
     )
+
+
+def _results_agree(results, expected) -> bool:
+    """Whether results are close to those at the end of an outcome, so far as they are numbers."""
+    for found, b in zip(results, expected[-len(results) :] if results else []):
+        found = torch.as_tensor(found) if isinstance(found, np.ndarray) else found
+        if torch.is_tensor(found) and found.is_floating_point() and found.numel():
+            a, b = found.detach(), b.detach()
+            if a.shape != b.shape:
+                return False
+            allowed = CLOSE * (b.abs().max() + 1e-3)
+            if not ((a - b).abs() <= allowed).logical_or(a.isnan() | (a == b)).all():
+                return False
+    return True
 
 
 def _check_step(step, operation, args, kwargs, result):
