@@ -181,7 +181,7 @@ def test_what_was_given_for_a_few_rows_stays_as_it_was():
     net = mlp([3, 8, 2], nn.Tanh)
     one, other = torch.randn(1, 3), torch.randn(1, 3)
     given = apply_to_arrays(net, one)
-    apply_to_arrays(net, other)  # which is computed in the same place
+    apply_to_arrays(net, other)
     torch.testing.assert_close(torch.tensor(given), net(one).detach())
 
 
@@ -289,17 +289,14 @@ NETWORKS = {
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("loss", ["linear", "square"])
 def test_second_derivatives_are_right(kind, loss):
-    """The product of the Hessian with a vector, against plain layers in double precision."""
+    """The product of the Hessian with a vector, against plain layers."""
     make, call = NETWORKS[kind]
     net, x = make(), torch.randn(6, 3)
 
     def product(net, x):
         params = list(net.parameters())
         torch.manual_seed(5)
-        noise = torch.get_default_dtype()
-        torch.set_default_dtype(x.dtype)
         out = call(net, x)
-        torch.set_default_dtype(noise)
         value = out.sum() if loss == "linear" else out.square().mean()
         grads = torch.autograd.grad(value, params, create_graph=True)
         slope = sum((g * torch.cos(p.detach() * 7)).sum() for g, p in zip(grads, params))

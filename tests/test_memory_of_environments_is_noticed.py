@@ -83,12 +83,12 @@ def train(env_fn, folder, capsys, epochs=1, resume=False):
 def test_it_is_named_at_the_start_and_at_every_resume(env_fn, name, tmp_path, capsys):
     said = train(env_fn, tmp_path / "run", capsys)
     before, _, _ = said.partition("AverageEpRet")
-    assert f"{name} remembers earlier episodes" in before
+    assert f"does not set, is in {name}" in before
     assert "--ac_kwargs:normalize True" in before
     assert RESUMED not in said
     for epochs in (2, 3):
         said = train(env_fn, tmp_path / "run", capsys, epochs, resume=True)
-        assert f"{name} remembers" in said.partition("AverageEpRet")[0]
+        assert f"is in {name}" in said.partition("AverageEpRet")[0]
         assert RESUMED in said
 
 

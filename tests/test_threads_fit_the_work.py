@@ -13,7 +13,13 @@ from spinup.parts.envs import EnvMaker
 from spinup.parts.pytorch.fast import capture as recording
 from spinup.parts.pytorch.fast import threads
 from spinup.parts.pytorch.fast.capture import Capture, recorded
-from spinup.parts.pytorch.fast.threads import EVERY, EVERY_OF_ONE, FIRST, TRIED, Threads
+from spinup.parts.pytorch.fast.threads import (
+    PROBE_EVERY,
+    PROBE_EVERY_OF_ONE,
+    PROBE_LENGTH,
+    WARMUP,
+    Threads,
+)
 from spinup.parts.pytorch.learning import Adam, gradient_step
 from spinup.parts.pytorch.networks import Ensemble, MLPQFunction
 from spinup.utils import mpi_pytorch
@@ -89,10 +95,10 @@ def world(two_threads):
 
 def test_all_threads_are_used_while_that_is_quicker(world):
     choice = Threads(2)
-    for _ in range(3 * EVERY):
+    for _ in range(3 * PROBE_EVERY):
         choice.run([world.step])
-    assert world.used.count(1) == 3 * TRIED  # a look soon after the start, and now and then
-    assert world.used[:FIRST] == [2] * FIRST
+    assert world.used.count(1) == 3 * PROBE_LENGTH  # a look soon after the start, and now and then
+    assert world.used[:WARMUP] == [2] * WARMUP
     assert torch.get_num_threads() == 2
 
 
@@ -108,12 +114,12 @@ def test_one_thread_is_used_while_others_are_busy(world):
 
     replays(200, one=3.0, two=2.0)
     busy = replays(200, one=3.5, two=8.0)  # noticed at once, for it is far slower than usual
-    assert busy.count(2) <= 2 * TRIED and set(busy[3 * TRIED :]) == {1}
+    assert busy.count(2) <= 2 * PROBE_LENGTH and set(busy[3 * PROBE_LENGTH :]) == {1}
     assert torch.get_num_threads() == 2  # outside
-    still = replays(4 * EVERY_OF_ONE, one=3.5, two=8.0)
-    assert 0 < still.count(2) <= 4 * TRIED
-    quiet = replays(EVERY_OF_ONE + 3 * TRIED, one=3.0, two=2.0)
-    assert set(quiet[-TRIED:]) == {2}
+    still = replays(4 * PROBE_EVERY_OF_ONE, one=3.5, two=8.0)
+    assert 0 < still.count(2) <= 4 * PROBE_LENGTH
+    quiet = replays(PROBE_EVERY_OF_ONE + 3 * PROBE_LENGTH, one=3.0, two=2.0)
+    assert set(quiet[-PROBE_LENGTH:]) == {2}
 
 
 def test_a_single_slow_replay_changes_nothing(world):
@@ -121,7 +127,7 @@ def test_a_single_slow_replay_changes_nothing(world):
     for number in range(500):
         world.takes[2] = 100.0 if number == 300 else 2.0
         choice.run([world.step])
-    assert set(world.used[FIRST + 2 * TRIED :]) == {2}
+    assert set(world.used[WARMUP + 2 * PROBE_LENGTH :]) == {2}
 
 
 def test_a_slow_hour_of_the_whole_machine_changes_nothing(world):

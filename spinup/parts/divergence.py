@@ -1,4 +1,7 @@
-"""Divergence: a run stops at the first number that is NaN or infinite, and its folder says so."""
+"""Divergence: a run stops within the epoch in which a number becomes NaN or infinite.
+
+Observations, rewards and actions are looked at in every step; losses and weights at its end.
+"""
 
 import contextlib
 import math

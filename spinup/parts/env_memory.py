@@ -112,7 +112,10 @@ def explain(name: str, resumed: bool) -> str:
             " To scale rewards use a constant: "
             "gymnasium.wrappers.TransformReward(env, lambda r: 0.1 * r)."
         )
+    elif "NormalizeObservation" not in name:
+        mend = "Let reset(seed=…) set all randomness and forget all earlier episodes."
+        instead = f"{mend} {instead}"
     return (
-        f"{name} remembers earlier episodes, or has randomness that reset(seed=…) does not set; "
+        f"Memory of earlier episodes, or randomness that reset(seed=…) does not set, is in {name}; "
         f"a checkpoint cannot save that. {consequence} {instead}"
     )

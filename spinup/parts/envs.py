@@ -53,7 +53,7 @@ MEND_INTERFACE = "Bring it up to Gymnasium, or derive it from the old gym.Env."
 LARGEST = float(np.finfo(np.float32).max)  # of the numbers that are kept
 
 
-MOST_NUMBERED = 100_000  # combinations of actions that still make sense as one discrete action
+MAX_NUMBERED = 100_000  # combinations of actions that still make sense as one discrete action
 
 
 class Episode(NamedTuple):
@@ -176,7 +176,7 @@ _tried = set()  # ids and arguments of environments in which a step was taken
 def split_env_name(env_name: str) -> tuple[str | None, str]:
     """The package that registers an environment, if its name says so, and the environment's id."""
     if not isinstance(env_name, str):
-        raise UserError(f"An environment's name is a text like CartPole-v1, not {env_name!r}.")
+        raise UserError(f"An environment's name is a string like CartPole-v1, not {env_name!r}.")
     package, colon, env_id = env_name.partition(":")
     if not colon:
         return None, env_name
@@ -541,7 +541,7 @@ class VectorEnv:
         if lost.any():
             raise UserError(
                 f"{self.envs[0].unwrapped} gave an observation with {obs[lost][0]} in it, but its "
-                "observation_space is of uint8, whole numbers from 0 to 255. Make them agree."
+                "observation_space is of uint8, integers from 0 to 255. Make them agree."
             )
 
     def sample_actions(self) -> np.ndarray:
@@ -684,7 +684,7 @@ def _how_to_number(space, then: str) -> str:
     """
     values = space.nvec if isinstance(space, MultiDiscrete) else np.full(space.shape or (), 2)
     several = isinstance(space, (MultiDiscrete, MultiBinary))
-    if not several or math.prod(values.ravel().tolist()) > MOST_NUMBERED:
+    if not several or math.prod(values.ravel().tolist()) > MAX_NUMBERED:
         return (
             "Make one Box or Discrete of them with gymnasium.wrappers.TransformAction(env, "
             "function, space)."

@@ -88,7 +88,7 @@ def pace(steps_per_epoch: int, num_envs: int, epochs: int) -> Pace:
     return Pace(steps_per_epoch // stride, stride, epochs)
 
 
-def plan(settings: dict) -> int:
+def planned_epochs(settings: dict) -> int:
     """How many epochs a run was first started with, also where it is resumed with more.
 
     What is to change over the length of a run changes by this number: else it would jump back
@@ -123,7 +123,9 @@ def open_logger(
     folder, maker = logger_kwargs.get("output_dir"), settings["env_fn"]
     algorithm = name_of_module(module)
     config = {key: value for key, value in settings.items() if key != "resume"}
-    config |= dict(algorithm=algorithm, num_procs=num_procs(), planned_epochs=plan(settings))
+    config |= dict(
+        algorithm=algorithm, num_procs=num_procs(), planned_epochs=planned_epochs(settings)
+    )
     resume = folder is not None and on_first_process(
         lambda: _claim(folder, config, settings["resume"] or is_restartable(folder))
     )
@@ -154,7 +156,7 @@ def _share_cores(settings, network, rows):
 
     asked = (settings.get(name) for name in ("minibatch_size", "batch_size", "steps_per_epoch"))
     rows = rows or next(share(count) for count in asked if count)
-    weights = [p.numel() * (100 if p.ndim == 4 else 1) for p in network.parameters()]  # 4: pictures
+    weights = [p.numel() * (100 if p.ndim == 4 else 1) for p in network.parameters()]  # 4: images
     setup_pytorch_for_mpi(rows * max(weights, default=0))
 
 

@@ -63,7 +63,7 @@ def activation_by_name(name):
 class Flatten(nn.Module):
     """Makes one vector of each observation, whatever its shape."""
 
-    FLATTENS_ONLY = True  # see fast/acting.py
+    FLATTENS_ONLY = True  # see fast/acting.py and fast/fused.py
 
     def __init__(self, shape):
         super().__init__()
@@ -80,7 +80,7 @@ class RunningNormalizer(Flatten):
     network cannot lack it. At first it only clips.
     """
 
-    CONSTANT_IN_UPDATES = True  # see fast/acting.py and fast/concurrency.py
+    SHIFTS_AND_SCALES = True  # see fast/acting.py
     LIMIT = 10.0  # in standard deviations; what lies further out counts as this far
     LEAST_SPREAD = 1e-7  # of the mean: less than single precision can tell from a constant
 

@@ -18,7 +18,8 @@ class Adam:
     """Adam (Kingma and Ba, 2015): each number moves by a step that fits its own past gradients.
 
     `optimizer.lr`, which is `optimizer.param_groups[0]["lr"]`, is the learning rate; a schedule may
-    change it at any time.
+    change it at any time. PyTorch's own Adam keeps its steps in Python and cannot be captured; this
+    one takes the same steps.
     """
 
     READ_AT_EVERY_STEP = ("param_groups",)  # see fast/dependencies.py
@@ -81,7 +82,7 @@ def _adam(p, grad, m, v, count, lr, beta1, beta2, eps):
 
 
 def gradient_step(optimizer, loss, max_grad_norm=None):
-    """Descend `loss` in the optimizer's own parameters only; processes share their gradients.
+    """Descend `loss` in the optimizer's own parameters only; processes average their gradients.
 
     max_grad_norm: gradient-norm clipping, over all parameters together
     """

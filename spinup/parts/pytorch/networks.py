@@ -75,7 +75,7 @@ def sample_categorical(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An action for each row of `logits`, and the log probability of every one, as arrays."""
     logits = logits - logits.max(-1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    # The first action at which the summed probabilities pass a number drawn evenly from (0, 1).
+    # The first action at which the summed probabilities pass a uniform random number.
     draw = uniform((len(log_p), 1))
     return (np.exp(log_p).cumsum(-1)[:, :-1] < draw).sum(-1), log_p
 

@@ -10,7 +10,7 @@ ON_CPU = dict(dtype=torch.float32, device="cpu")
 
 
 def to_tensor(x, device="cpu"):
-    """An array as a tensor: whole numbers that choose an action stay whole, all else is float."""
+    """An array as a tensor: integers, which choose an action, stay so; all else is float."""
     if device == "cpu" and isinstance(x, np.ndarray):
         x = torch.from_numpy(x)  # quicker
     else:
@@ -38,6 +38,6 @@ def standard_normal(shape) -> np.ndarray:
 
 
 def uniform(shape) -> np.ndarray:
-    """Numbers drawn evenly from [0, 1), from PyTorch's random stream."""
+    """Numbers sampled uniformly from [0, 1), from PyTorch's random stream."""
     drawn = fast.uniform(shape)
     return torch.rand(shape, **ON_CPU).numpy() if drawn is None else drawn

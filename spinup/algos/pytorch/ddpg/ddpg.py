@@ -68,7 +68,7 @@ def update(learner, batch, *, gamma, polyak):
 
 
 def with_noise(act, *, bounds, act_noise):
-    """Actions with a bell curve's noise, in half-widths of each dimension, kept in the bounds."""
+    """Actions with Gaussian noise, in half-widths of each dimension, kept in the bounds."""
     return bounds.add_noise(act, act_noise * standard_normal(act.shape))
 
 

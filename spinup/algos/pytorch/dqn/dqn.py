@@ -118,7 +118,7 @@ def dqn(
     env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
     pace = session.pace(steps_per_epoch, num_envs, epochs)
-    planned = pace._replace(epochs=session.plan(settings))  # as it was started: not if extended
+    planned = pace._replace(epochs=session.planned_epochs(settings))  # not if extended
     buffer = NStepReplayBuffer(
         size=replay_size, seed=seeds.buffer, convert=as_tensors(device), n_step=n_step, gamma=gamma,
         priority_exponent=priority_exponent if prioritized else None, **session.space_dims(env),

@@ -17,9 +17,10 @@ from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.pytorch.fast import run_concurrently
-from spinup.parts.pytorch.learning import Adam, compute_gradient, minibatches, minimize, to_tensor
+from spinup.parts.pytorch.learning import Adam, compute_gradient, minibatches, minimize
 from spinup.parts.pytorch.learning import GAEBuffer as PPOBuffer
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 
@@ -156,7 +157,6 @@ def ppo(
                 buffer.finish_path(v, i)
         for i, v in enumerate(value_of(env.obs)):
             buffer.finish_path(v, i)  # cut by the epoch, not by the task
-
         rollout = buffer.get()
         logger.store(**learn(rollout))
         core.update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones

@@ -16,8 +16,9 @@ from spinup.parts import session
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.pytorch.learning import Adam, GAEBuffer, gradient_step, minimize, to_tensor
+from spinup.parts.pytorch.learning import Adam, GAEBuffer, gradient_step, minimize
 from spinup.parts.pytorch.models import build
+from spinup.parts.pytorch.tensors import to_tensor
 from spinup.utils.mpi_tools import mpi_avg
 from spinup.utils.run_utils import launch
 

@@ -73,7 +73,7 @@ def update(learner, batch, *, gamma, polyak, target_noise, noise_clip, bounds, m
 
 
 def with_noise(act, *, bounds, act_noise):
-    """Actions with a bell curve's noise, in half-widths of each dimension, kept in the bounds."""
+    """Actions with Gaussian noise, in half-widths of each dimension, kept in the bounds."""
     return bounds.add_noise(act, act_noise * standard_normal(act.shape))
 
 

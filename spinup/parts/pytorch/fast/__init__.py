@@ -1,18 +1,25 @@
 """Everything that exists only for speed, behind this one door.
 
 `spinup.user_config.FAST = False` turns all of it off; then only the plain code of layers.py,
-networks.py and learning.py runs, and gives the same numbers to rounding. Each fast version below
-gives None where it does not know exactly what it would stand in for, and plain code runs.
+networks.py and learning.py runs, and gives the same numbers to rounding. An update is *captured*
+and replayed; or it runs *eagerly*, line by line as it is written, over fused layers; or, switched
+off, it is *plain*, without those too.
 
     recorded            captures an update once and replays it; `.each`: for many batches
     reports             which updates of this process are captured, and why others are not
     run_concurrently    two parts of an update at once
+    checked_once        one check for all networks that a policy asks
+    gradients           those of a loss in some parameters; fused layers do not compute the others
+    average             the mean over processes, as one operation that a capture can hold
+    enabled, plain      whether this is switched on; a context in which it is off
+    reset, state_dict, load_state_dict    the choices made here, which a checkpoint keeps
+
+These give None where they do not know exactly what they would stand in for, and plain code runs:
+
     mlp_forward, heads_forward, stacked_forward, squashed_sample    fused layers
     adam_step, clip_gradients, move_towards                         one call for many parameters
-    numpy_forward       a network applied to a few observations
-    checked_once        one check for all networks that a policy asks
-    standard_normal, uniform    a few random numbers as an array
-    gradients           leaves out what nobody asked for
+    numpy_forward, numpy_view    a network applied to a few observations; a parameter as an array
+    standard_normal, uniform     a few random numbers as an array
 """
 
 from spinup.parts.pytorch.fast import capture, concurrency

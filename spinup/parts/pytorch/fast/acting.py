@@ -25,7 +25,7 @@ _plans = {}  # by the ids of modules that are alive
 
 
 class _Current(threading.local):
-    plan = None  # that was checked when a policy was asked, while it is
+    plan = None  # the one that was checked for the policy call now running
 
 
 _current = _Current()
@@ -179,6 +179,6 @@ def _shift(module):
     """How a module shifts and scales observations, () if not at all, None if nobody knows."""
     if _says(module, "FLATTENS_ONLY"):
         return ()
-    if _says(module, "CONSTANT_IN_UPDATES"):
+    if _says(module, "SHIFTS_AND_SCALES"):
         return module.shift.numpy(), module.scale.numpy(), module
     return None

@@ -1,4 +1,4 @@
-"""Whether dicts, objects and tensors are what they were, in a few microseconds.
+"""Whether dicts, objects and tensors are what they were, found out quickly.
 
 Between two updates the weights run through the processor's cache and push everything else out of
 it. Then a check costs as much as it looks at different objects, whatever it does with them. So of a

@@ -1,6 +1,6 @@
 """A few random numbers from PyTorch's stream, as an array.
 
-They are drawn into a tensor that is kept, and copied: making a tensor takes longer than drawing.
+They are sampled into a tensor that is kept, and copied: making one takes longer than sampling.
 """
 
 import threading
@@ -10,12 +10,12 @@ import torch
 
 from spinup.parts.pytorch.fast import switch
 
-MOST_SHAPES = 64  # whose tensors are kept, in each thread
+MAX_SHAPES = 64  # whose tensors are kept, in each thread
 
 
 class _Kept(threading.local):
     def __init__(self):
-        self.normal, self.uniform = {}, {}  # of each shape: what draws, and the array it draws to
+        self.normal, self.uniform = {}, {}  # of each shape: a tensor, and its memory as an array
 
 
 _kept = _Kept()
@@ -33,7 +33,7 @@ def uniform(shape) -> np.ndarray | None:
 
 def _draw(kept, draw, shape):
     if shape not in kept:
-        if len(kept) >= MOST_SHAPES:
+        if len(kept) >= MAX_SHAPES:
             kept.clear()
         tensor = torch.empty(shape, dtype=torch.float32, device="cpu")
         kept[shape] = tensor, tensor.numpy()

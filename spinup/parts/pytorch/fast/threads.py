@@ -15,10 +15,10 @@ from statistics import median
 import torch
 
 # Replays before the first look at the other way, and between two with all threads and with one.
-FIRST, EVERY, EVERY_OF_ONE = 20, 1000, 200
-TRIED, WAKING = 8, 2  # replays of either way in a look, and how many of them do not count
-CLEARLY = 0.85  # of the time: only then is the other way worth a change
-ALARM = 1.5  # times as slow as usual: look at once
+WARMUP, PROBE_EVERY, PROBE_EVERY_OF_ONE = 20, 1000, 200
+PROBE_LENGTH, PROBE_WARMUP = 8, 2  # replays of either way in a look; how many do not count
+SWITCH_RATIO = 0.85  # of the time: only then is the other way worth a change
+SLOWDOWN = 1.5  # times as slow as usual: look at once
 
 
 def may_choose(threads: int) -> bool:
@@ -30,13 +30,14 @@ class Threads:
 
     def __init__(self, most: int):
         self.most = self.using = most
-        self.until_look, self.usual = FIRST, float("inf")
-        self.lately = deque(maxlen=TRIED - WAKING)
+        self.until_look, self.usual = WARMUP, float("inf")
+        self.lately = deque(maxlen=PROBE_LENGTH - PROBE_WARMUP)
         self.here, self.there = [], []  # seconds of this way and of the other, in a look
 
     def run(self, steps):
         looking = self.until_look <= 0
-        other = looking and len(self.there) < TRIED  # then as before, for a machine has its moods
+        # After the other way the present one once more, for the speed of a machine varies.
+        other = looking and len(self.there) < PROBE_LENGTH
         one, threads = (self.using == 1) != other, torch.get_num_threads()
         try:
             if one:
@@ -57,17 +58,17 @@ class Threads:
     def _notice(self, seconds):
         self.lately.append(seconds)
         self.until_look -= 1
-        if seconds > ALARM * self.usual and median(self.lately) > ALARM * self.usual:
+        if seconds > SLOWDOWN * self.usual and median(self.lately) > SLOWDOWN * self.usual:
             self.until_look = 0
 
     def _decide(self):
-        if len(self.here) < TRIED:
+        if len(self.here) < PROBE_LENGTH:
             return
-        here, there = median(self.here[WAKING:]), median(self.there[WAKING:])
-        change = there < CLEARLY * min(here, median(self.lately))
+        here, there = median(self.here[PROBE_WARMUP:]), median(self.there[PROBE_WARMUP:])
+        change = there < SWITCH_RATIO * min(here, median(self.lately))
         if change:
             self.using = self.most if self.using == 1 else 1
         self.usual = there if change else here
-        self.until_look = EVERY_OF_ONE if self.using == 1 else EVERY
+        self.until_look = PROBE_EVERY_OF_ONE if self.using == 1 else PROBE_EVERY
         for seconds in (self.lately, self.here, self.there):
             seconds.clear()

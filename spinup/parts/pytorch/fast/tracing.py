@@ -18,7 +18,7 @@ def is_capturing() -> bool:
 
 @contextmanager
 def capturing(trace=None):
-    """Within this, updates inside an update run as they are written, and processes are not asked.
+    """Within this, updates inside an update run eagerly, and nothing is sent over MPI.
 
     trace: writes down what is done
     """
