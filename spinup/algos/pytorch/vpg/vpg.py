@@ -124,7 +124,6 @@ def vpg(
                 buffer.finish_path(v, i)
         for i, v in enumerate(value_of(env.obs)):
             buffer.finish_path(v, i)  # cut by the epoch, not by the task
-
         rollout = buffer.get()
         logger.store(**learn(rollout))
         core.update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
