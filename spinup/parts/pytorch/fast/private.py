@@ -4,6 +4,7 @@ PyTorch may rename them in any release. If one is missing, `MISSING` says which,
 runs plain code only (see `enabled` in switch.py).
 """
 
+import threading
 from operator import attrgetter
 
 import torch
@@ -193,7 +194,27 @@ def unseen() -> bool:
 
 def saving_hooked() -> bool:
     """Whether somebody hooks into what autograd keeps for the backward pass."""
-    return _saving_hooks is not None and _saving_hooks(False) is not None
+    return _entered.hooks > 0 if _saving_hooks is None else _saving_hooks(False) is not None
+
+
+class _Entered(threading.local):
+    hooks = 0  # contexts of such hooks that this thread is in
+
+
+_entered = _Entered()
+if _saving_hooks is None:  # before PyTorch 2.7 it cannot be asked, so it is counted
+
+    def _counted(kind, name, by):
+        method = getattr(kind, name)
+
+        def counting(self, *args):
+            _entered.hooks += by
+            return method(self, *args)
+
+        setattr(kind, name, counting)
+
+    _counted(torch.autograd.graph.saved_tensors_hooks, "__enter__", 1)
+    _counted(torch.autograd.graph.saved_tensors_hooks, "__exit__", -1)
 
 
 def _layout_of(tensor):
