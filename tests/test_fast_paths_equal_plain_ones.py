@@ -243,6 +243,12 @@ def test_random_arrays_are_those_of_pytorch(ours, theirs):
     assert len({array.tobytes() for array in drawn}) == 400
 
 
+def test_random_arrays_are_there_in_and_after_inference_mode():
+    with torch.inference_mode():
+        standard_normal((3, 11)), uniform((3, 11))
+    assert standard_normal((3, 11)).shape == uniform([3, 11]).shape == (3, 11)
+
+
 def test_adam_takes_the_steps_of_pytorch():
     nets = [nn.Linear(3, 2)]
     nets.append(deepcopy(nets[0]))

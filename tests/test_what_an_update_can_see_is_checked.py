@@ -5,10 +5,13 @@ the capture is trusted, and both must still agree.
 """
 
 import math
+import types
+from collections import deque
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,7 +22,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from spinup.parts.pytorch import fast, layers, learning, networks
 from spinup.parts.pytorch.layers import MLP, mlp
-from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
+from spinup.parts.pytorch.learning import Adam, gradient_step, minimize, polyak_average
 from spinup.parts.pytorch.networks import MLPQFunction, stack_values
 
 SCALE = 1.0
@@ -760,3 +763,141 @@ def test_hooks_on_what_autograd_keeps():
                 call(learner, batch)
         weights.append(net[0].weight.detach().clone())
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
+
+
+# --- What an update makes, keeps and gives ---
+
+
+class Measured:
+    def __init__(self):
+        self.factor = SCALE
+
+
+class Outer:
+    class Inner:
+        def __init__(self):
+            self.factor = SCALE
+
+
+@dataclass
+class Recipe:
+    factor: float = field(default_factory=lambda: SCALE)
+
+
+KINDS = dict(measured=Measured)
+
+
+class WithKind(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.kind = nn.Linear(3, 1), Measured
+
+    def forward(self, x):
+        return self.layer(x) * self.kind().factor
+
+
+MADE = {
+    "of a class in a dict": (scaled(lambda _: KINDS["measured"]().factor), None),
+    "of a class inside a class": (scaled(lambda _: Outer.Inner().factor), None),
+    "of a class that a network holds": (plain, WithKind),
+    "of a dataclass with a factory": (scaled(lambda _: Recipe().factor), None),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_objects_that_an_update_makes(kind):
+    update, make = MADE[kind]
+    agree(update, rescale, make)
+
+
+def test_gradients_that_somebody_keeps():
+    """They stay as they were; and the next update still leaves its own."""
+    recorded, kept = fast.recorded(plain), []
+    for call in (recorded, plain):
+        torch.manual_seed(0)
+        learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+        gradients = []
+        for number in range(8):
+            call(learner, Batch(torch.randn(8, 3), torch.randn(8)))
+            gradients.append([p.grad for p in net.parameters()])
+            if number == 5:
+                for p in net.parameters():
+                    p.grad = None
+        kept.append(gradients)
+    for mine, theirs in zip(*kept, strict=True):
+        for p, q in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-5)
+
+
+def test_a_full_deque_of_tensors():
+    seen = deque([torch.zeros(())] * 3, maxlen=3)
+
+    def update(learner, batch):
+        loss = error(learner, batch)
+        seen.append((batch.x > 2).float().mean())
+        gradient_step(learner.optimizer, loss)
+
+    agree(update)
+    recorded = fast.recorded(update)
+    learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+    for number in range(6):
+        recorded(learner, Batch(torch.full((4, 3), float(number)), torch.zeros(4)))
+    assert [float(share) for share in seen] == [1.0, 1.0, 1.0]
+
+
+def test_a_stream_that_the_update_seeds():
+    def update(learner, batch):
+        loss = error(learner, batch)
+        gradient_step(learner.optimizer, loss)
+        torch.manual_seed(3)
+
+    learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+    recorded, numbers = fast.recorded(update), []
+    for _ in range(5):
+        recorded(learner, Batch(torch.ones(4, 3), torch.zeros(4)))
+        numbers.append(float(torch.rand(1)))
+    assert len(set(numbers)) == 1
+
+
+def test_functions_of_a_module_that_are_looked_up_by_name(capsys):
+    module = types.ModuleType("of_a_student")
+    exec("def talk(x):\n    print('talk')\n    return x", module.__dict__)
+
+    def update(learner, batch):
+        loss = getattr(module, "ta" + "lk")(error(learner, batch))
+        gradient_step(learner.optimizer, loss)
+
+    learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+    recorded = fast.recorded(update)
+    for _ in range(6):
+        recorded(learner, Batch(torch.ones(4, 3), torch.zeros(4)))
+    assert capsys.readouterr().out.count("talk") == 6
+
+
+def test_losses_that_are_no_plain_functions():
+    def squared(net, batch, *, factor):
+        return factor * ((net(batch.x).squeeze(-1) - batch.y) ** 2).mean()
+
+    class Squared:
+        def __call__(self, net, batch):
+            return squared(net, batch, factor=2.0)
+
+    losses = []
+    for loss in (partial(squared, factor=2.0), Squared()):
+        torch.manual_seed(0)
+        net = mlp([3, 8, 1], nn.Tanh)
+        optimizer = Adam(net.parameters(), 1e-2)
+        batch = Batch(torch.ones(4, 3), torch.zeros(4))
+        losses.append([float(minimize(optimizer, loss, net, batch)) for _ in range(5)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5) and losses[0][0] > losses[0][-1]
+
+
+class Named(Adam):
+    def __init__(self, params, lr):
+        self.lr = lr
+        super().__init__(params, lr)
+
+
+def test_an_optimizer_that_knows_its_learning_rate_before_it_is_made():
+    learner, _, report = agree(plain, optimizer=Named)
+    assert learner.optimizer.lr == 1e-2 and report.replays == 10

@@ -1,5 +1,6 @@
 """What PyTorch's algorithms share: a gradient step, a target network, buffers that give tensors."""
 
+from functools import partial
 from itertools import islice, repeat
 from weakref import WeakKeyDictionary
 
@@ -37,7 +38,8 @@ class Adam:
 
     @lr.setter
     def lr(self, value):
-        self.param_groups[0]["lr"] = value
+        if "param_groups" in vars(self):  # else __init__ is still to come, and is given it
+            self.param_groups[0]["lr"] = value
 
     @torch.no_grad()
     def step(self):
@@ -109,24 +111,27 @@ def compute_gradient(optimizer, compute_loss, ac, batch, max_grad_norm=None, **s
 
     compute_loss: gives a loss, or a loss and statistics
     """
-    step = _recorded_step(compute_loss, take_step=False)
+    step, settings = _recorded_step(compute_loss, settings, take_step=False)
     return step(ac, batch, optimizer=optimizer, max_grad_norm=max_grad_norm, **settings)
 
 
 def minimize(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
     """The same with the step: one gradient step on a loss, which is computed for each batch."""
-    step = _recorded_step(compute_loss, take_step=True)
+    step, settings = _recorded_step(compute_loss, settings, take_step=True)
     return step(ac, batch, optimizer=optimizer, max_grad_norm=max_grad_norm, **settings)
 
 
 _steps = WeakKeyDictionary()  # of each loss, with the optimizer's step and without
 
 
-def _recorded_step(compute_loss, take_step):
+def _recorded_step(compute_loss, settings, take_step):
+    """The recorded step on a loss, and its settings; those of a `partial` are among them."""
+    if isinstance(compute_loss, partial) and not compute_loss.args:
+        compute_loss, settings = compute_loss.func, compute_loss.keywords | settings
     known = _steps.setdefault(compute_loss, {})
     if take_step not in known:
         known[take_step] = _make_step(compute_loss, take_step)
-    return known[take_step]
+    return known[take_step], settings
 
 
 def _make_step(compute_loss, take_step):
@@ -137,7 +142,8 @@ def _make_step(compute_loss, take_step):
             optimizer.step()
         return detached(found)
 
-    step.__module__, step.__qualname__ = compute_loss.__module__, compute_loss.__qualname__
+    for name in ("__module__", "__qualname__"):  # which an object that can be called may lack
+        setattr(step, name, getattr(compute_loss, name, getattr(type(compute_loss), name)))
     return fast.recorded(step)
 
 

@@ -24,6 +24,7 @@ import weakref
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial, wraps
+from sys import getrefcount
 
 import numpy as np
 import torch
@@ -375,7 +376,7 @@ class Snapshot:
 
     def outcome(self, result) -> list:
         """What an update has done: the new values of all that it changed, and what it gave."""
-        changed = [t.detach().clone() for t in self.tensors]
+        changed = [torch.get_rng_state(), *(t.detach().clone() for t in self.tensors)]
         grads = [p.grad for p in self.dependencies.parameters]
         grads = [None if g is None else g.detach().clone() for g in grads]
         leaves = [x.detach().clone() if torch.is_tensor(x) else x for x in tree_flatten(result)[0]]
@@ -436,7 +437,7 @@ class Capture:
             known |= trace.made | _storages(self.inputs) | trace.literals - trace.written
             if not {s for call in trace.calls for s in _storages(call[1:])} <= known:
                 raise NotCapturable("it uses a tensor from elsewhere, such as a NumPy array's")
-            for tensor, before, after in zip(snapshot.tensors, snapshot.values, expected):
+            for tensor, before, after in zip(snapshot.tensors, snapshot.values, expected[1:]):
                 if private.storage_id(tensor) not in trace.written and not _equal(before, after):
                     raise NotCapturable("an operation in it changes a tensor without saying so")
             if _storages(self.inputs) & trace.written:
@@ -479,6 +480,8 @@ class Capture:
             self.steps.append(replay_kernel(operation, *here, threads))
             self.checks.append((operation, *here))
         self.grads = [placed(g) for g in kept]
+        self.given = [g.detach() for g in self.grads]  # what the parameters show of them
+        self.references = [_references()] * len(self.given)
         used = {s for call in trace.calls for s in _storages(call[1:])}
         # What it reads and what it changes of its learner, for who decides about threads.
         self.reads = used - trace.made - _storages(self.inputs)
@@ -583,18 +586,34 @@ class Capture:
     def _same_contents(self, settings) -> bool:
         return all(same_contents(settings[k], self.settings[k]) for k in self.looked_into)
 
+    def _leave_kept_gradients(self):
+        """Give gradients that somebody has kept memory of their own, before the steps write."""
+        for i, count in enumerate(map(getrefcount, self.given)):
+            if count > self.references[i]:
+                self.given[i].data = self.given[i].clone()
+                self.given[i] = self.params[i].grad = self.grads[i].detach()
+
     def take(self, batch):
         """Copy a batch to where the steps look for it."""
         if self.places:
             private.foreach_copy_(self.places, [batch[i] for i in self.columns])
 
     def replay(self):
-        for p, grad in zip(self.params, self.grads):
+        for p, grad in zip(self.params, self.given):
             p.grad = grad  # another capture leaves it elsewhere
+        if list(map(getrefcount, self.given)) != self.references:
+            self._leave_kept_gradients()
         _quiet_context().run(self.run, self.steps)
         # For the caller to keep: the next replay writes to the same place.
         pairs = zip(self.copies, self.results)
         return self.rebuilt([from_numpy(copy()) if copy else value for copy, value in pairs])
+
+
+def _references() -> int:
+    """How many Python counts to a gradient that a list holds and nobody else."""
+    p, held = torch.nn.Parameter(torch.zeros(1)), [torch.zeros(1)]
+    p.grad = held[0]
+    return list(map(getrefcount, held))[0]
 
 
 def _refuse_attributes(batch):

@@ -119,10 +119,10 @@ class Dependencies:
         self.groups, self.reads_groups = [], False  # of optimizers; whether code looks at them
         self.parameters, self.tensors = [], []  # of networks; all others
         self.moments = []  # of optimizers of ours, whose memory nobody else moves
-        self._seen, self._alive = set(), []
+        self._seen, self._made, self._alive = set(), set(), []
         self._walk(update, "the update")
         self._walk(learner, "learner")
-        self._walk(type(batch), "the class of the batch")
+        self._walk_class(type(batch), "the class of the batch")
         for name, value in settings.items():
             self._walk(value, name)
         if self.reads_groups:  # not only the optimizer's own step sees the learning rate
@@ -133,7 +133,7 @@ class Dependencies:
         self.fingerprint = self._fingerprint()
         self.hooks_made, self.renamings = private.hooks_made(), _renamings.count
         self._prepare_checks()
-        del self._seen, self._alive
+        del self._seen, self._made, self._alive
 
     def _prepare_checks(self):
         """Sort what is compared before every replay by what it costs."""
@@ -289,6 +289,12 @@ class Dependencies:
     def _walk(self, thing, path):
         if isinstance(thing, Enum) and not _is_trusted(type(thing).__module__):
             self._look_at_choice(thing, path)
+        if isinstance(thing, type):  # which may be called
+            self._look_at_making(thing)
+        self._walk_class(thing, path)
+
+    def _walk_class(self, thing, path):
+        """The same of the class of something that is there already."""
         if isinstance(thing, PLAIN) or id(thing) in self._seen:
             return
         self._seen.add(id(thing))
@@ -330,7 +336,7 @@ class Dependencies:
             self._size(own)
         else:
             self._container(own)
-            self._walk(type(module), type(module).__name__)
+            self._walk_class(type(module), type(module).__name__)
             for name in own.keys() - _OF_EVERY_MODULE:
                 self._walk(own[name], f"{path}.{name}")
         known = _is_trusted(type(module).__module__)  # it does not look for what it has not
@@ -345,14 +351,14 @@ class Dependencies:
         items = container.items() if isinstance(container, dict) else enumerate(container)
         if isinstance(container, dict):
             self.names += [(container, k, x) for k, x in items if _is_single(x)]
-        elif isinstance(container, list):
+        elif isinstance(container, (list, deque)):
             self.names += [(container, i, x) for i, x in enumerate(container) if _is_single(x)]
         for key, value in items:
             self._walk(value, f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]")
 
     def _look_at_tuple(self, values, path):
         if hasattr(values, "_fields"):
-            self._walk(type(values), type(values).__name__)
+            self._walk_class(type(values), type(values).__name__)
         for key, value in zip(getattr(values, "_fields", range(len(values))), values):
             self._walk(value, f"{path}.{key}")
 
@@ -424,9 +430,10 @@ class Dependencies:
         self.reads_groups = self.reads_groups or not mentioned.isdisjoint(("param_groups", "lr"))
         if files := attributes & FILES:
             raise NotCapturable(f"{code.co_name} calls {min(files)}")
+        by_name = not loaded.isdisjoint(("getattr", "vars"))  # it may use any name of a module
         for name in loaded:
             if name in namespace:
-                self._name(namespace, name, attributes)
+                self._name(namespace, name, None if by_name else attributes)
             elif name in EFFECTS:
                 raise NotCapturable(f"{code.co_name} calls {name}")
             elif not hasattr(builtins, name):
@@ -437,8 +444,6 @@ class Dependencies:
     def _name(self, holder, name, attributes):
         value = holder[name]
         self.names.append((holder, name, value))
-        if isinstance(value, type):
-            self._look_at_making(value)
         if not isinstance(value, types.ModuleType):
             self._walk(value, name)
         elif value.__name__.startswith(TRUSTED_OF_OURS):
@@ -453,7 +458,7 @@ class Dependencies:
         values = (*PLAIN, *CONTAINERS, tuple, torch.Tensor)
         # Also what is only a value there: the module may be handed to a function that reads it.
         plain = {name for name, value in own.items() if isinstance(value, values)}
-        for name in attributes & own.keys() | plain:
+        for name in own.keys() if attributes is None else attributes & own.keys() | plain:
             if not name.startswith("__"):
                 self._name(own, name, attributes)
 
@@ -490,6 +495,11 @@ class Dependencies:
         """What runs when an update makes an object of a class that its code names."""
         if _is_trusted(kind.__module__) or kind.__module__ == "builtins" or _is_installed(kind):
             return
+        if id(kind) in self._made:
+            return
+        self._made.add(id(kind))
+        for field in vars(kind).get("__dataclass_fields__", {}).values():
+            self._walk(field.default_factory, f"{kind.__name__}.{field.name}")
         for name in MAKING & vars(kind).keys():
             value = vars(kind)[name]
             if not _is_generated(value):
@@ -529,7 +539,7 @@ class Dependencies:
             raise NotCapturable(f"{path} is a {kind.__module__}.{kind.__qualname__}")
         if kind.__module__.partition(".")[0] in ("torch", "numpy"):
             raise NotCapturable(f"{path} is a {kind.__module__}.{kind.__qualname__}")
-        self._walk(kind, kind.__name__)
+        self._walk_class(kind, kind.__name__)
         self.objects.append(thing)
         live = vars(kind).get("READ_AT_EVERY_STEP", ())  # not of a class derived from it
         self._container(vars(thing))

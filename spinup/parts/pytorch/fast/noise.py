@@ -32,10 +32,12 @@ def uniform(shape) -> np.ndarray | None:
 
 
 def _draw(kept, draw, shape):
+    shape = shape if isinstance(shape, tuple) else tuple(shape)
     if shape not in kept:
         if len(kept) >= MAX_SHAPES:
             kept.clear()
-        tensor = torch.empty(shape, dtype=torch.float32, device="cpu")
+        with torch.inference_mode(False):  # else it could not be used outside of that
+            tensor = torch.empty(shape, dtype=torch.float32, device="cpu")
         kept[shape] = tensor, tensor.numpy()
     tensor, array = kept[shape]
     draw(tensor)
