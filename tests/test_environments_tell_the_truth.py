@@ -691,3 +691,37 @@ class OnlyObservation(gym.Env):
 def test_a_reset_that_gives_only_an_observation_gets_a_sentence():
     with pytest.raises(UserError, match=r"does not return \(obs, info\) from reset"):
         VectorEnv(OnlyObservation)
+
+
+class FromGlobalStream(gym.Env):
+    """Its rewards come from NumPy's global stream, as those of some older simulators."""
+
+    made = []
+    observation_space, action_space = Box(-1, 1, (2,)), Discrete(2)
+    metadata = dict(render_modes=["rgb_array"])
+
+    def __init__(self, size=1, render_mode=None):
+        self.made.append(render_mode)
+
+    def reset(self, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), float(np.random.rand()), False, False, {}
+
+
+def test_trying_out_arguments_moves_no_random_stream():
+    """They are tried out once in a process, so runs of one seed would differ."""
+    gym.register("tests/FromGlobalStream-v0", FromGlobalStream)
+    try:
+        rewards = []
+        for _ in range(2):
+            np.random.seed(0)
+            env = EnvMaker("tests/FromGlobalStream-v0", dict(size=3))()
+            rewards.append([env.step(0)[1] for _ in range(3) if env.reset()])
+        assert rewards[0] == rewards[1]
+        FromGlobalStream.made.clear()
+        EnvMaker("tests/FromGlobalStream-v0")(render_mode="rgb_array", max_episode_steps=7)
+        assert FromGlobalStream.made == ["rgb_array"]
+    finally:
+        gym.registry.pop("tests/FromGlobalStream-v0")

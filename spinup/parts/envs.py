@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import math
+import random
 import re
 import shlex
 import sys
@@ -118,6 +119,7 @@ def _make_atari(env_id, preprocess=True, clip_reward=False, stack_size=4, **kwar
     return gym.wrappers.ClipReward(env, -1, 1) if clip_reward else env
 
 
+OF_THE_REGISTRY = ("render_mode", "max_episode_steps")  # arguments that are not the environment's
 # What an environment may raise when it is given arguments that it does not know.
 BAD_ARGUMENTS = TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError
 
@@ -138,8 +140,9 @@ def _made(env_name, make, kwargs) -> gym.Env:
         if mode is not None and mode.removesuffix("_list") not in (*modes, "human"):
             known = ", ".join(modes)
             raise UserError(f"{env_name}: render_mode must be one of {known}, not {mode!r}.")
-        if kwargs.keys() - {"render_mode"}:
-            _try_out(env_name, make, spec, kwargs)
+        arguments = {k: v for k, v in kwargs.items() if k not in OF_THE_REGISTRY}
+        if arguments:
+            _try_out(env_name, make, spec, arguments)
         return env
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         entry_point = str(spec.entry_point)
@@ -162,11 +165,16 @@ def _try_out(env_name, make, spec, kwargs):
     """Take a step in an environment of its own: some arguments fail only there."""
     if (key := f"{env_name} {kwargs}") in _tried:
         return
-    env = make(spec.id, disable_env_checker=True, **kwargs)
-    env.action_space.seed(0)
-    env.reset(seed=0)
-    env.step(env.action_space.sample())
-    env.close()
+    streams = random.getstate(), np.random.get_state()  # an environment may use these
+    try:
+        env = make(spec.id, disable_env_checker=True, **kwargs)
+        env.action_space.seed(0)
+        env.reset(seed=0)
+        env.step(env.action_space.sample())
+        env.close()
+    finally:
+        random.setstate(streams[0])
+        np.random.set_state(streams[1])
     _tried.add(key)
 
 
