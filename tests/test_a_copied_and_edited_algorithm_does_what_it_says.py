@@ -18,6 +18,7 @@ import torch
 import spinup
 import spinup.user_config
 from spinup.parts.envs import EnvMaker
+from spinup.parts.run_folder import how_to_resume
 from spinup.utils.errors import UserError
 from spinup.utils.run_utils import resume
 from spinup.utils.serialization_utils import read_json
@@ -178,6 +179,13 @@ def test_a_copy_run_as_a_file(tmp_path):
     assert "uses the networks of spinup.algos.pytorch.sac.core" in told.stdout
     run = tmp_path / "data/own/own_s0"
     assert read_json(run / "config.json")["algorithm"] == "mysac.sac"
+    before = (run / "config.json").read_bytes()
+    told = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "finished" in told.stdout and (run / "config.json").read_bytes() == before
+    other = [*words, "--lr", "0.5"]
+    told = subprocess.run(other, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert told.returncode == 2 and "lr is 0.001 there, 0.5 here" in told.stderr
+    assert how_to_resume(run).startswith("Go on with: the same command again")
     several = [*words, "--seed", "1", "2"]
     told = subprocess.run(several, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert told.returncode == 2 and "ExperimentGrid" in told.stderr

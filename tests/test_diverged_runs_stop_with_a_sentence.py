@@ -150,7 +150,7 @@ class Picture(gym.Env):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.5, -1.0, 256.0])
 def test_a_byte_does_not_swallow_what_it_cannot_hold(value):
-    with pytest.raises(UserError, match=f"with {value} in it, but .* whole numbers from 0 to 255"):
+    with pytest.raises(UserError, match=f"with {value} in it, but .* integers from 0 to 255"):
         VectorEnv(partial(Picture, value, np.float32))
 
 

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import random
-import shlex
 import signal
 import sys
 import threading
@@ -22,7 +21,7 @@ except ImportError:  # Windows has no such locks
 from spinup.parts.divergence import Watch, forget_divergence, read_divergence
 from spinup.parts.plain_text import say
 from spinup.parts.pytorch.earlier import only_known
-from spinup.parts.run_folder import real_path
+from spinup.parts.run_folder import how_to_resume, real_path
 from spinup.utils.errors import START_OVER, UserError, damaged
 from spinup.utils.logx import cannot_write, refuse_links
 from spinup.utils.mpi_tools import (
@@ -114,9 +113,7 @@ class Checkpoint:
             )
 
     def _stop(self, what, agreed=False):
-        folder = shlex.quote(str(self.run_folder))
-        go_on = f"Go on with: spinup resume {folder} (in a script: resume=True)"
-        raise Stopped(f"{what} {go_on}", agreed)
+        raise Stopped(f"{what} {how_to_resume(self.run_folder)}", agreed)
 
     def _listen(self):
         """Take over the signals of Ctrl-C; gives what handled them before."""

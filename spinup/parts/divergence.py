@@ -7,12 +7,12 @@ import contextlib
 import math
 import os
 import re
-import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from spinup.parts.run_folder import resume_command
 from spinup.utils.errors import Diverged, UserError
 from spinup.utils.mpi_tools import abort, num_procs, proc_id
 from spinup.utils.serialization_utils import read_json, write_json
@@ -180,12 +180,11 @@ def read_divergence(folder) -> Divergence | None:
 
 def again(folder) -> str:
     """What to say where a run that has diverged is asked for once more."""
-    quoted = shlex.quote(str(folder))
     return (
         f"{folder} diverged, and is not trained again: equal settings diverge at the same step. "
         f"Change a setting, such as the learning rate, and give it a new --exp_name. Once its "
-        f"environment is mended: spinup resume {quoted}, or start over with --overwrite. It said: "
-        f"{read_divergence(folder).sentence}"
+        f"environment is mended: {resume_command(folder)}, or start over with --overwrite. "
+        f"It said: {read_divergence(folder).sentence}"
     )
 
 

@@ -1,8 +1,10 @@
 """The files of a run folder: each is read whole and of the right types, or named in a sentence."""
 
 import os
+import shlex
 from pathlib import Path
 
+import spinup
 from spinup.utils.errors import UserError, shown
 from spinup.utils.serialization_utils import read_json, regular_file
 
@@ -109,3 +111,19 @@ def require_run(folder, command: str) -> Path:
     more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
     names = ", ".join(str(run) for run in runs[:5])
     raise UserError(f"{folder} is not a run. Name one of the runs below it: {names}{more}.")
+
+
+def how_to_resume(folder) -> str:
+    """A sentence on how a user continues the run in a folder."""
+    return f"Go on with: {resume_command(folder)} (in a script: resume=True)"
+
+
+def resume_command(folder) -> str:
+    """What continues the run in a folder; `spinup resume` knows only our own algorithms."""
+    try:
+        name, _, backend = str(read_config(folder).get("algorithm")).rpartition("_")
+    except UserError:
+        name, backend = "", ""
+    if name in spinup.ALGORITHMS.get(backend, ()):
+        return f"spinup resume {shlex.quote(str(folder))}"
+    return "the same command again"

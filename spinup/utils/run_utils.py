@@ -20,7 +20,7 @@ import numpy as np
 from spinup import user_config
 from spinup.parts.divergence import STOPS
 from spinup.parts.plain_text import say
-from spinup.parts.run_folder import JOB_FILE, read_config, read_job, require_run
+from spinup.parts.run_folder import JOB_FILE, how_to_resume, read_config, read_job, require_run
 from spinup.utils import flags
 from spinup.utils.errors import START_OVER, Diverged, UserError, did_you_mean, shown
 from spinup.utils.logx import cannot_write, colorize
@@ -510,10 +510,10 @@ def train(
         try:
             algorithm(**kwargs | decided)
         except BrokenPipeError:  # as with `spinup … | head`
-            folder = shlex.quote(decided["logger_kwargs"]["output_dir"])
-            told = "spinup: Nobody reads the output any more, so the run was stopped. Go on with:"
+            told = "spinup: Nobody reads the output any more, so the run was stopped."
             with contextlib.suppress(OSError):
-                say(f"{told} spinup resume {folder}", file=sys.stderr)
+                folder = decided["logger_kwargs"]["output_dir"]
+                say(f"{told} {how_to_resume(folder)}", file=sys.stderr)
             raise
 
 
@@ -578,7 +578,8 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
                 f"Choose another --exp_name. {START_OVER}"
             )
     asked = kwargs | dict(num_procs=num_cpu)
-    if is_algorithm(thunk) and (latest is not None or (diverged and ours)):
+    wrote = ours and config["algorithm"] == algorithm_name(thunk)  # also a copied algorithm
+    if (wrote or is_algorithm(thunk)) and (latest is not None or (diverged and ours)):
         asked = _defaults(thunk) | with_env_fn(asked) | dict(algorithm=algorithm_name(thunk))
         refuse_other_settings(folder, asked)
         if latest is not None and latest["epoch"] >= asked["epochs"]:
