@@ -22,7 +22,7 @@ from spinup.parts.envs import within_space
 from spinup.parts.plain_text import say
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.layers import RunningNormalizer
-from spinup.parts.pytorch.models import space_from_json
+from spinup.parts.pytorch.models import architecture_of, space_from_json
 from spinup.parts.run_folder import read_config, require_run
 from spinup.utils.errors import UserError
 from spinup.utils.serialization_utils import write_whole
@@ -43,7 +43,7 @@ class DeterministicPolicy(nn.Module):
     def __init__(self, network):
         super().__init__()
         self.network = network
-        self.space = space = space_from_json(network.architecture["action_space"])
+        self.space = space = space_from_json(architecture_of(network)["action_space"])
         if not isinstance(space, Discrete):
             for name in ("low", "high"):
                 bounds = torch.as_tensor(getattr(space, name).astype(np.float32))
@@ -82,7 +82,7 @@ def best_output(network, obs):
 
 def random_observations(network, count: int, rng: np.random.Generator) -> np.ndarray:
     """Observations of about the size that the network has seen, within the bounds of its space."""
-    space = space_from_json(network.architecture["observation_space"])
+    space = space_from_json(architecture_of(network)["observation_space"])
     if space.dtype == np.uint8:
         return rng.integers(space.low, space.high, (count, *space.shape), np.uint8, endpoint=True)
     obs = rng.normal(scale=2.0, size=(count, *space.shape))
@@ -111,7 +111,7 @@ def to_onnx(network, about: dict | None = None) -> bytes:
             )  # fmt: skip
     except Exception as error:  # a network of the user's own may do anything
         raise UserError(
-            f"The policy of {network.architecture['network']} cannot be written as ONNX "
+            f"The policy of {architecture_of(network)['network']} cannot be written as ONNX "
             f"({_first_line(error)}). Its pi should be made of PyTorch's operations alone."
         )
     model = program.model_proto
@@ -150,7 +150,7 @@ def largest_difference(network, content: bytes) -> float:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    space, act = space_from_json(network.architecture["action_space"]), _reference(network)
+    space, act = space_from_json(architecture_of(network)["action_space"]), _reference(network)
     rng, pairs = np.random.default_rng(0), []
     for count in BATCHES:
         obs = random_observations(network, count, rng)
@@ -175,7 +175,7 @@ def _reference(network):
     """How the network acts by itself: its own `act`, if that can be deterministic."""
     if "deterministic" in inspect.signature(network.act).parameters:
         space, act = (
-            space_from_json(network.architecture["action_space"]),
+            space_from_json(architecture_of(network)["action_space"]),
             network_action(network, deterministic=True),
         )
         return lambda obs: within_space(space, act(obs))
@@ -187,13 +187,13 @@ def describe(folder: Path, network) -> dict[str, str]:
     """What an exported file says about itself."""
     config = read_config(folder) if os.path.lexists(folder / "config.json") else {}
     environment = config.get("environment") or {}
-    obs = space_from_json(network.architecture["observation_space"])
-    act = space_from_json(network.architecture["action_space"])
+    obs = space_from_json(architecture_of(network)["observation_space"])
+    act = space_from_json(architecture_of(network)["action_space"])
     about = dict(
         env_id=environment.get("id") or environment.get("made_by"),
         env_kwargs=json.dumps(environment.get("kwargs") or {}),
         algorithm=config.get("algorithm"),
-        network=network.architecture["network"],
+        network=architecture_of(network)["network"],
         spinup_version=spinup.__version__,
         obs=f"a batch of {obs}, as the environment gives them",
         act=f"a batch of {act}: the best actions, as the environment takes them",

@@ -29,13 +29,19 @@ def build(actor_critic, observation_space, action_space, ac_kwargs=None, device=
     ac_kwargs = fitting(actor_critic, ac_kwargs)
     network = actor_critic(observation_space, action_space, **ac_kwargs).to(device_by_name(device))
     sync_params(network)  # every process starts from the same weights
-    network.architecture = dict(
+    architecture = dict(
         network=_dotted_name(actor_critic),
         observation_space=space_to_json(observation_space),
         action_space=space_to_json(action_space),
         ac_kwargs=convert_json(ac_kwargs),
     )
+    network.architecture = json.dumps(architecture)  # one string: an update looks at all it holds
     return network
+
+
+def architecture_of(network) -> dict:
+    """How a network that `build` has made was made."""
+    return json.loads(network.architecture)
 
 
 def fitting(actor_critic, ac_kwargs: dict | None) -> dict:
@@ -111,8 +117,8 @@ def space_from_json(saved):
 def save_model(path: Path, network: nn.Module):
     """Write a network as tensors and the description of its architecture."""
     own = f"{type(network).__module__}.{type(network).__qualname__}"
-    architecture = getattr(network, "architecture", dict(network=own))
-    save_tensors(path, dict(architecture=json.dumps(architecture), weights=network.state_dict()))
+    architecture = getattr(network, "architecture", json.dumps(dict(network=own)))
+    save_tensors(path, dict(architecture=architecture, weights=network.state_dict()))
 
 
 def save_tensors(path: Path, content: dict):
