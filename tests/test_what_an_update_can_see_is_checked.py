@@ -1,7 +1,7 @@
 """Whatever an update can look at is checked before it is replayed: each case once slipped through.
 
-An update drives one learner by its capture and a twin eagerly; something that it sees changes after
-the capture is trusted, and both must still agree.
+Of two equal learners one is updated by replays and one eagerly; something that the update sees
+changes after the capture is trusted, and both must still agree.
 """
 
 import math
@@ -58,15 +58,15 @@ def agree(update, change=None, make=None, optimizer=Adam, batch=Batch):
     (weights, found, learner), (expected, eager, twin) = results
     for p, q in zip(weights, expected, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
-    assert str(jsonable(found)) == str(jsonable(eager))
+    assert str(rounded(found)) == str(rounded(eager))
     return learner, twin, recorded.report(learner)
 
 
-def jsonable(tree):
+def rounded(tree):
     if isinstance(tree, dict):
-        return {key: jsonable(value) for key, value in tree.items()}
+        return {key: rounded(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [jsonable(value) for value in tree]
+        return [rounded(value) for value in tree]
     return round(float(tree), 3) if torch.is_tensor(tree) else tree
 
 

@@ -178,7 +178,7 @@ def read_divergence(folder) -> Divergence | None:
     return Divergence(f"The run diverged; {path} is damaged and does not say how.", None, 0)
 
 
-def again(folder) -> str:
+def explain_diverged(folder) -> str:
     """What to say where a run that has diverged is asked for once more."""
     return (
         f"{folder} diverged, and is not trained again: equal settings diverge at the same step. "

@@ -201,12 +201,12 @@ def _todo(job: Job) -> str:
 
 def _look_before(run) -> UserError | None:
     """See how the job stands; what is finished, diverged or refused is settled here."""
-    from spinup.parts.divergence import again
+    from spinup.parts.divergence import explain_diverged
 
     try:
         todo = _todo(run.job)
         run.state = dict(finished="done", diverged="diverged").get(todo, "queued")
-        run.why = again(folder_of(run.job)) if todo == "diverged" else ""
+        run.why = explain_diverged(folder_of(run.job)) if todo == "diverged" else ""
     except UserError as error:
         run.state, run.why = "failed", str(error)
         return error

@@ -520,13 +520,13 @@ def train(
 def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
     """How to call an algorithm so that it goes on with what the folder of `where` holds."""
     from spinup.parts.checkpoint import read_latest
-    from spinup.parts.divergence import again
+    from spinup.parts.divergence import explain_diverged
 
     folder = Path(where["output_dir"])
     todo = what_to_do(algorithm, kwargs | dict(logger_kwargs=where), procs, overwrite)
     if todo == "diverged":
         if not retry:
-            raise Diverged(again(folder))
+            raise Diverged(explain_diverged(folder))
         todo = "start" if read_latest(folder) is None else "resume"
     if todo == "start":
         where = where | dict(overwrite=overwrite or "algorithm" in _read_config(folder))

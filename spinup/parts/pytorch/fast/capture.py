@@ -159,7 +159,7 @@ class _Captures:
             capture = self._find(batch, settings)
             if capture is not None and capture.trusted:
                 return self._replay(capture, batch)
-            if private.watched():  # only for now: a mode, anomaly detection, autocast, torch.func
+            if private.modes_active():  # only for now, such as autocast or torch.func
                 return self._eager(update, learner, batch, settings)
             try:
                 with exclusive():
@@ -213,7 +213,7 @@ class _Captures:
             if capture.fits(batch, settings):
                 if i:
                     self.all.insert(0, self.all.pop(i))
-                return None if private.unseen() else capture
+                return None if private.modes_guards_miss() else capture
         return None
 
     def _new(self, update, learner, batch, settings):

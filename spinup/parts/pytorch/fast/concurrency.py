@@ -82,7 +82,7 @@ def run_concurrently(network, first, second):
     network: what they fit parts of
     """
     threads, name = torch.get_num_threads(), f"{first.__module__}.{first.__qualname__}"
-    alone = threads < 2 or num_procs() > 1 or not switch.enabled() or private.watched()
+    alone = threads < 2 or num_procs() > 1 or not switch.enabled() or private.modes_active()
     if alone or name in restored or not _safe.get(network, True):
         return first() | second()
     notes = _Notes(), _Notes()

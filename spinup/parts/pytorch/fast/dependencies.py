@@ -83,22 +83,22 @@ _body = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 
 class _CountingModule(types.ModuleType):
-    """A module that counts how often somebody gives one of its names another meaning."""
+    """A module that counts how often one of its names is bound to something else."""
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
-        _renamings.count += 1
+        _rebindings.count += 1
 
     def __delattr__(self, name):
         super().__delattr__(name)
-        _renamings.count += 1
+        _rebindings.count += 1
 
 
-class _Renamings:
+class _Rebindings:
     count = 0  # in all modules of ours that updates use
 
 
-_renamings = _Renamings()
+_rebindings = _Rebindings()
 
 
 class Dependencies:
@@ -131,7 +131,7 @@ class Dependencies:
             {(id(d), name): (d, name, value) for d, name, value in self.names}.values()
         )
         self.fingerprint = self._fingerprint()
-        self.hooks_made, self.renamings = private.hooks_made(), _renamings.count
+        self.hooks_made, self.rebindings = private.hooks_made(), _rebindings.count
         self._prepare_checks()
         del self._seen, self._made, self._alive
 
@@ -174,7 +174,7 @@ class Dependencies:
         try:
             return (
                 (private.hooks_made() == self.hooks_made or self._no_hooks())
-                and (_renamings.count == self.renamings or self._no_renaming())
+                and (_rebindings.count == self.rebindings or self._no_rebinding())
                 and self.unchanged.intact()
                 and self.lists == self.lists_before
                 and list(map(type, chain.from_iterable(self.sequences))) == self.item_types
@@ -208,12 +208,12 @@ class Dependencies:
         self.hooks_made = made
         return True
 
-    def _no_renaming(self) -> bool:
-        """Whether names that somebody has changed in a module of ours are none that count here."""
-        count = _renamings.count
+    def _no_rebinding(self) -> bool:
+        """Whether names that somebody has rebound in a module of ours are none that count here."""
+        count = _rebindings.count
         if self.namespaces != self.namespaces_before:
             return False
-        self.renamings = count
+        self.rebindings = count
         return True
 
     def _fingerprint(self):

@@ -94,8 +94,8 @@ def is_operator(function) -> bool:
     return hasattr(function, "_schema")
 
 
-def watched() -> bool:
-    """Whether something of PyTorch's looks at each operation, so that all must be carried out."""
+def modes_active() -> bool:
+    """Whether a mode of PyTorch's sees each operation, so that all must be carried out."""
     return bool(
         _dispatch_modes()
         or _function_modes()
@@ -166,8 +166,8 @@ def changes_of(dicts) -> int | None:
 def tensor_check(tensors, batch=()):
     """A function that tells of tensors whether they are like these, in one call.
 
-    It compares type, shape, strides, dtype, device and requires_grad, and whether something of
-    PyTorch's looks at operations as little as now, but for `unseen`.
+    It compares type, shape, strides, dtype, device and requires_grad, and whether PyTorch's modes
+    are as now, except those in `modes_guards_miss`.
 
     batch: further tensors, whose strides do not matter
     """
@@ -182,13 +182,13 @@ def tensor_check(tensors, batch=()):
 
     def check(*given):
         now = list(map(_layout_of, given)), [t.stride() for t in given[:count]]
-        return now == before and not watched()
+        return now == before and not modes_active()
 
     return check
 
 
-def unseen() -> bool:
-    """Whether something looks at operations that `tensor_check` does not notice."""
+def modes_guards_miss() -> bool:
+    """Whether a mode sees operations that `tensor_check` does not notice."""
     return bool(_function_modes() or torch.is_anomaly_enabled() or saving_hooked())
 
 
