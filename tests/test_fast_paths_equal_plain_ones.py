@@ -243,6 +243,18 @@ def test_random_arrays_are_those_of_pytorch(ours, theirs):
     assert len({array.tobytes() for array in drawn}) == 400
 
 
+def test_settings_that_adam_does_not_have_are_refused():
+    optimizer = Adam((net := nn.Linear(2, 1)).parameters(), 1e-2)
+    with pytest.raises(AttributeError, match="Adam has no 'weight_decay'. It has lr"):
+        optimizer.weight_decay = 0.1
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.lr = 0.5
+    optimizer.step()
+    optimizer.param_groups[0]["weight_decay"] = 0.1
+    with pytest.raises(ValueError, match="Adam has no weight_decay"):
+        optimizer.step()
+
+
 def test_random_arrays_are_there_in_and_after_inference_mode():
     with torch.inference_mode():
         standard_normal((3, 11)), uniform((3, 11))

@@ -20,10 +20,12 @@ class Adam:
 
     `optimizer.lr`, which is `optimizer.param_groups[0]["lr"]`, is the learning rate; a schedule may
     change it at any time. PyTorch's own Adam keeps its steps in Python and cannot be captured; this
-    one takes the same steps.
+    one takes the same steps. It has no weight decay, and schedulers of `torch.optim` take only
+    optimizers of `torch.optim`; both kinds train here, too, without being captured.
     """
 
     READ_AT_EVERY_STEP = ("param_groups",)  # see fast/dependencies.py
+    SETTINGS = ("lr", "betas", "eps")  # in param_groups[0]
 
     def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8):
         params = list(params)
@@ -31,6 +33,14 @@ class Adam:
         self.exp_avgs = tuple(torch.zeros_like(p) for p in params)
         self.exp_avg_sqs = tuple(torch.zeros_like(p) for p in params)
         self.counts = torch.zeros(len(params), device=params[0].device)  # steps taken, of each
+
+    def __setattr__(self, name, value):
+        """Refuse what would have no effect, such as `optimizer.betas = …`."""
+        if type(self) is Adam and "counts" in vars(self) and not hasattr(self, name):
+            raise AttributeError(
+                f"Adam has no {name!r}. It has lr; and betas and eps, in param_groups[0]."
+            )
+        object.__setattr__(self, name, value)
 
     @property
     def lr(self):
@@ -45,6 +55,8 @@ class Adam:
     def step(self):
         """Step along the gradients; a parameter that has none, or is frozen, stays as it is."""
         (group,) = self.param_groups
+        if unknown := group.keys() - {"params", *self.SETTINGS}:
+            raise ValueError(f"Adam has no {', '.join(sorted(unknown))}; see torch.optim for more.")
         learned = [p.requires_grad and p.grad is not None for p in group["params"]]
         moved = [i for i, is_learned in enumerate(learned) if is_learned]
         columns = group["params"], self.exp_avgs, self.exp_avg_sqs
@@ -59,7 +71,7 @@ class Adam:
             exp_avgs=list(self.exp_avgs),
             exp_avg_sqs=list(self.exp_avg_sqs),
             counts=self.counts,
-            lr=self.param_groups[0]["lr"],
+            **{name: self.param_groups[0][name] for name in self.SETTINGS},
         )
 
     def load_state_dict(self, state):
@@ -71,7 +83,8 @@ class Adam:
             for mine, value in zip(here, saved, strict=True):
                 mine.copy_(torch.as_tensor(value))
         group = self.param_groups[0]
-        group["lr"] = state.get("lr", group["lr"])  # earlier versions did not keep it
+        kept = {name: state[name] for name in self.SETTINGS if name in state}  # not all did earlier
+        group |= kept | (dict(betas=tuple(kept["betas"])) if "betas" in kept else {})
 
 
 def _adam(p, grad, m, v, count, lr, beta1, beta2, eps):
