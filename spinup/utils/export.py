@@ -57,7 +57,8 @@ class DeterministicPolicy(nn.Module):
         act = best.reshape(-1, *self.space.shape)
         if np.issubdtype(self.space.dtype, np.integer):
             act = act.round()  # as training does
-        return torch.minimum(torch.maximum(act, self.low), self.high)
+        act = torch.minimum(torch.maximum(act, self.low), self.high)
+        return act.to(getattr(torch, self.space.dtype.name))
 
 
 def best_output(network, obs):
