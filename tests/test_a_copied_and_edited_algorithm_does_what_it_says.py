@@ -171,7 +171,7 @@ def test_a_copy_run_as_a_file(tmp_path):
         "--env Pendulum-v1 --epochs 1 --steps_per_epoch 60 --hid [4] --start_steps 20 "
         "--update_after 20 --num_test_episodes 1 --exp_name own --data_dir data"
     )
-    words = [sys.executable, folder / "sac.py", *flags.split()]
+    words = [sys.executable, "-m", "mysac.sac", *flags.split()]
     home = Path(spinup.__file__).parents[1]
     environment = dict(os.environ, PYTHONPATH=str(home))
     told = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -185,7 +185,47 @@ def test_a_copy_run_as_a_file(tmp_path):
     other = [*words, "--lr", "0.5"]
     told = subprocess.run(other, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert told.returncode == 2 and "lr is 0.001 there, 0.5 here" in told.stderr
-    assert how_to_resume(run).startswith("Go on with: the same command again")
+    assert how_to_resume(run).startswith("Go on with: the same command (")
     several = [*words, "--seed", "1", "2"]
     told = subprocess.run(several, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert told.returncode == 2 and "ExperimentGrid" in told.stderr
+
+
+BETAS = """    for epoch in checkpoint.epochs(epochs, resume):
+        if epoch == 0:
+            learner.q_optimizer.param_groups[0]["betas"] = (0.0, 0.9)
+"""
+
+
+def test_settings_of_the_optimizer_are_kept_when_a_run_is_resumed(copied, tmp_path):
+    loop = "    for epoch in checkpoint.epochs(epochs, resume):\n"
+    own = copied("own_sac_betas", (loop, BETAS))
+    whole = train(own, tmp_path / "whole", epochs=3)
+    train(own, tmp_path / "stopped", epochs=1)
+    assert same(whole, train(own, tmp_path / "stopped", epochs=3, resume=True))
+    steady = copied("own_sac_usual_betas")
+    assert not same(whole, train(steady, tmp_path / "steady", epochs=3))
+
+
+def test_code_that_has_changed_since_a_run_began_is_told(copied, tmp_path, capsys):
+    own = copied("own_sac_edited")
+    train(own, tmp_path / "run", epochs=1)
+    train(own, tmp_path / "run", epochs=2, resume=True)
+    assert "has changed since this run began" not in capsys.readouterr().out
+    file = Path(own.__file__)
+    file.write_text(file.read_text() + "\n# edited\n")
+    train(own, tmp_path / "run", epochs=3, resume=True)
+    assert "own_sac_edited.sac has changed since this run began" in capsys.readouterr().out
+
+
+def test_a_copy_without_an_init_file_is_captured(copied, tmp_path, monkeypatch):
+    own = copied("own_sac_bare")
+    (Path(own.__file__).parent / "__init__.py").unlink()
+    for name in [name for name in sys.modules if name.startswith("own_sac_bare")]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    own = importlib.import_module("own_sac_bare.sac")
+    learners, make = [], own.make_learner
+    monkeypatch.setattr(own, "make_learner", lambda *a: learners.append(make(*a)) or learners[-1])
+    train(own, tmp_path / "run", epochs=1)
+    assert own.update.report(learners[0]).reason is None

@@ -180,10 +180,12 @@ def read_divergence(folder) -> Divergence | None:
 
 def explain_diverged(folder) -> str:
     """What to say where a run that has diverged is asked for once more."""
+    command = resume_command(folder)
+    resumed = f"{command}, or " if command.startswith("spinup ") else ""
     return (
         f"{folder} diverged, and is not trained again: equal settings diverge at the same step. "
         f"Change a setting, such as the learning rate, and give it a new --exp_name. Once its "
-        f"environment is mended: {resume_command(folder)}, or start over with --overwrite. "
+        f"environment is mended: {resumed}start over with --overwrite. "
         f"It said: {read_divergence(folder).sentence}"
     )
 

@@ -121,7 +121,9 @@ def _make_atari(env_id, preprocess=True, clip_reward=False, stack_size=4, **kwar
 
 OF_THE_REGISTRY = ("render_mode", "max_episode_steps")  # arguments that are not the environment's
 # What an environment may raise when it is given arguments that it does not know.
-BAD_ARGUMENTS = TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError
+BAD_ARGUMENTS = (
+    TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError, OSError,
+)  # fmt: skip
 
 
 def _made(env_name, make, kwargs) -> gym.Env:

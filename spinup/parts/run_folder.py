@@ -126,4 +126,4 @@ def resume_command(folder) -> str:
         name, backend = "", ""
     if name in spinup.ALGORITHMS.get(backend, ()):
         return f"spinup resume {shlex.quote(str(folder))}"
-    return "the same command again"
+    return "the same command"

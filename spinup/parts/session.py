@@ -3,6 +3,7 @@
 import platform
 import random
 import sys
+import zlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
@@ -126,9 +127,12 @@ def open_logger(
     config |= dict(
         algorithm=algorithm, num_procs=num_procs(), planned_epochs=planned_epochs(settings)
     )
+    if (code := code_of(module)) is not None:
+        config["code"] = code
     resume = folder is not None and on_first_process(
         lambda: _claim(folder, config, settings["resume"] or is_restartable(folder))
     )
+    code_before = read_json(f"{folder}/config.json").get("code") if resume else None
     _share_cores(settings, network, rows)
     logger = EpochLogger(**logger_kwargs, resume=resume)
     environment = describe_env(env.envs[0])
@@ -141,6 +145,9 @@ def open_logger(
     name = environment["id"] or environment["made_by"]
     about = f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}"
     logger.log(printable(about))
+    if resume and code_before not in (None, code):
+        logger.log(f"{module} has changed since this run began; it continues with the new code.",
+                   color="yellow")  # fmt: skip
     if other := _core_elsewhere(module):
         logger.log(printable(other), color="yellow")
     if memory := on_first_process(lambda: find_memory(maker, env)):
@@ -191,6 +198,15 @@ def name_of_module(module: str) -> str:
     if ours in file.parents[2:3] and file.stem == file.parent.name:
         return f"{file.stem}_{file.parents[1].name}"
     return f"{file.parent.name}.{file.stem}"
+
+
+def code_of(module: str) -> str | None:
+    """A checksum of the files of a user's copy of an algorithm; None for one of spinup's own."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None or name_of_module(module) in spinup.__all__:
+        return None
+    files = [Path(file), Path(file).with_name("core.py")]
+    return f"{zlib.crc32(b''.join(f.read_bytes() for f in files if f.is_file())):08x}"
 
 
 def _core_elsewhere(module: str) -> str | None:

@@ -34,10 +34,10 @@ CHOICES = dict(
     method=("auto", "td3", "ddpg", "dqn"), strategy=("future", "final", "episode"),
 )  # fmt: skip
 # Not part of what a run computes, or compared apart.
-NOT_COMPARED = {"epochs", "planned_epochs", "logger_kwargs", "resume", "save_freq"}
+NOT_COMPARED = {"epochs", "planned_epochs", "logger_kwargs", "resume", "save_freq", "code"}
 # Of config.json, what does not tell one experiment from another: the seeds of its runs, names and
 # folders, and what follows from other settings.
-NOT_OF_EXPERIMENT = NOT_COMPARED | {
+NOT_OF_EXPERIMENT = NOT_COMPARED - {"code"} | {
     "seed", "exp_name", "logger", "spaces", "versions", "stops_when_not_finite", "job",
 }  # fmt: skip
 OF_ENVIRONMENT = ("id", "made_by", "kwargs", "wrappers", "max_episode_steps")

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -209,19 +210,23 @@ def documentation(function) -> str:
     return next((ast.get_docstring(node) or "" for node in found), "")
 
 
-def describe(algorithm) -> str:
-    """Every setting of an algorithm with its default and meaning, for --help."""
+def describe(algorithm, chosen=None) -> str:
+    """Every setting of an algorithm with its default and meaning, for --help.
+
+    chosen: the settings in config.json beside the algorithm's file, where that is run itself
+    """
     head, _, explained = documentation(algorithm).partition("\n\n")
     meanings = dict(line.split(": ", 1) for line in explained.splitlines() if ": " in line)
     parameters = inspect.signature(algorithm).parameters
     settings = {
-        key: (p.default, meanings.get(key, ""))
+        key: ((chosen or {}).get(key, p.default), meanings.get(key, ""))
         for key, p in parameters.items()
         if key not in ONLY_IN_SCRIPTS
     }
     name = algorithm.__name__
     env = EXAMPLES.get(name, "CartPole-v1")
-    lines = [f"spinup {name} --env {env} --epochs 10 --seed 3 --exp_name try", "", head, ""]
+    command = f"spinup {name}" if chosen is None else f"python {sys.argv[0]}"
+    lines = [f"{command} --env {env} --epochs 10 --seed 3 --exp_name try", "", head, ""]
     for title, group in {f"Settings of {name}": settings, "The run": LAUNCHER}.items():
         lines.append(f"{title}:")
         for key, (default, meaning) in group.items():

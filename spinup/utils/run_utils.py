@@ -20,7 +20,14 @@ import numpy as np
 from spinup import user_config
 from spinup.parts.divergence import STOPS
 from spinup.parts.plain_text import say
-from spinup.parts.run_folder import JOB_FILE, how_to_resume, read_config, read_job, require_run
+from spinup.parts.run_folder import (
+    JOB_FILE,
+    how_to_resume,
+    read_config,
+    read_job,
+    require_run,
+    resume_command,
+)
 from spinup.utils import flags
 from spinup.utils.errors import START_OVER, Diverged, UserError, did_you_mean, shown
 from spinup.utils.logx import cannot_write, colorize
@@ -402,7 +409,7 @@ def train_from_flags(load, argv, chosen=None):
     load: gives the training function, once the flags are known to be flags
     """
     if "--help" in argv or "-h" in argv or argv[:1] == ["help"]:
-        print(flags.describe(load()))
+        print(flags.describe(load(), chosen))
         return
     from spinup.parts.envs import allow_env
 
@@ -536,7 +543,7 @@ def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
     if todo == "finished":
         raise Finished(
             f"{folder} is finished: {done} epochs are done. To train on, ask for more: "
-            f"spinup resume {shlex.quote(str(folder))} --epochs {2 * done}"
+            f"{resume_command(folder)} --epochs {2 * done}"
         )
     say(f"Resuming {folder} after {done} of {epochs} epochs")
     return dict(logger_kwargs=where, resume=True)
@@ -559,7 +566,7 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
     """
     from spinup.parts.checkpoint import read_latest
     from spinup.parts.divergence import read_divergence
-    from spinup.parts.session import algorithm_name, refuse_other_settings
+    from spinup.parts.session import algorithm_name, code_of, refuse_other_settings
 
     if overwrite:
         return "start"
@@ -584,7 +591,8 @@ def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -
         refuse_other_settings(folder, asked)
         if latest is not None and latest["epoch"] >= asked["epochs"]:
             return "finished"
-        return "diverged" if diverged else "resume"
+        mended = config.get("code") != code_of(thunk.__module__)
+        return "diverged" if diverged and not mended else "resume" if latest else "start"
     if note:
         refuse_other_settings(folder, asked, JOB_FILE)
     if through and (kwargs.get("epochs") or 0) <= (note.get("epochs") or 0):

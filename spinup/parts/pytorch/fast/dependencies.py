@@ -629,7 +629,7 @@ def _is_installed(thing) -> bool:
     if (name or "").partition(".")[0] == "spinup":
         return False
     top = sys.modules.get((name or "").partition(".")[0])
-    file = getattr(top, "__file__", None)
+    file = getattr(top, "__file__", None) or next(iter(getattr(top, "__path__", ())), None)
     if file is None:  # made in a notebook or typed, or built into Python
         return top is not None and name != "__main__"
     return any(folder in Path(file).parents for folder in _INSTALLED)
