@@ -26,6 +26,7 @@ class Adam:
 
     READ_AT_EVERY_STEP = ("param_groups",)  # see fast/dependencies.py
     SETTINGS = ("lr", "betas", "eps")  # in param_groups[0]
+    LACKING = ("weight_decay", "amsgrad", "maximize")  # which PyTorch's has
 
     def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8):
         params = list(params)
@@ -55,8 +56,8 @@ class Adam:
     def step(self):
         """Step along the gradients; a parameter that has none, or is frozen, stays as it is."""
         (group,) = self.param_groups
-        if unknown := group.keys() - {"params", *self.SETTINGS}:
-            raise ValueError(f"Adam has no {', '.join(sorted(unknown))}; see torch.optim for more.")
+        if lacking := [name for name in self.LACKING if group.get(name)]:
+            raise ValueError(f"Adam has no {lacking[0]} here; see torch.optim for one that has.")
         learned = [p.requires_grad and p.grad is not None for p in group["params"]]
         moved = [i for i, is_learned in enumerate(learned) if is_learned]
         columns = group["params"], self.exp_avgs, self.exp_avg_sqs
