@@ -751,9 +751,11 @@ def populate(where: Path, case: Case, base: Path):
 
 def run_cases(cases: list[Case], base: Path, keep: Path | None = None):
     """Yield the findings of each case. A process runs as many of them as it survives."""
-    wheres = [Path(tempfile.mkdtemp(prefix="spinup-fuzz-case-")) for _ in cases]
+    # Each below one of its own, so that `..` is not the whole of /tmp.
+    wheres = [Path(tempfile.mkdtemp(prefix="spinup-fuzz-case-")) / "case" for _ in cases]
     try:
         for case, where in zip(cases, wheres):
+            where.mkdir()
             populate(where, case, base)
         first = 0
         while first < len(cases):
@@ -775,7 +777,7 @@ def remove(where: Path, keep: Path | None):
     if keep is not None:
         skip = {path.name for path in where.rglob("*") if not (path.is_file() or path.is_dir())}
         shutil.copytree(where, keep, dirs_exist_ok=True, ignore=lambda _, names: skip & set(names))
-    shutil.rmtree(where, ignore_errors=True)
+    shutil.rmtree(where.parent, ignore_errors=True)
 
 
 def watched(cases, wheres):
