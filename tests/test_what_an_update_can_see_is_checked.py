@@ -901,3 +901,14 @@ class Named(Adam):
 def test_an_optimizer_that_knows_its_learning_rate_before_it_is_made():
     learner, _, report = agree(plain, optimizer=Named)
     assert learner.optimizer.lr == 1e-2 and report.replays == 10
+
+
+def test_a_parameter_that_is_given_back_goes_on_changing():
+    def update(learner, batch):
+        return plain(learner, batch) | dict(bias=learner.net[0].bias)
+
+    learner = Learner(net := mlp([3, 8, 1], nn.Tanh), Adam(net.parameters(), 1e-2))
+    recorded = fast.recorded(update)
+    given = [recorded(learner, Batch(torch.ones(4, 3), torch.zeros(4)))["bias"] for _ in range(5)]
+    assert all(bias is net[0].bias for bias in given)
+    assert "tensor of its learner" in recorded.report(learner).reason

@@ -348,7 +348,7 @@ class Snapshot:
 
     def __init__(self, dependencies):
         self.dependencies = dependencies
-        self.tensors = dependencies.parameters + dependencies.tensors + dependencies.moments
+        self.tensors = dependencies.all_tensors()
         self.values = [t.detach().clone() for t in self.tensors]
         self.grads = [p.grad for p in dependencies.parameters]
         self.grad_values = [None if g is None else g.detach().clone() for g in self.grads]
@@ -457,6 +457,8 @@ class Capture:
         steps = trace.written & set(map(private.storage_id, self.dependencies.parameters))
         if not steps and any(torch.is_tensor(x) and x.requires_grad for x in leaves):
             raise NotCapturable("it gives back a loss whose gradient it does not take itself")
+        if _storages(leaves) & set(map(private.storage_id, self.dependencies.all_tensors())):
+            raise NotCapturable("it gives back a tensor of its learner, which goes on changing")
         self.rebuilt = partial(_named, list(result)) if flat else partial(_unflattened, self.shape)
         new = _storages([g for g in grads if g is not None]) & trace.made
         # Of the parameters whose gradient this update has found; others may be another's.

@@ -280,9 +280,12 @@ class Dependencies:
 
     # --- The walk ---
 
+    def all_tensors(self) -> list:
+        return self.parameters + self.tensors + self.moments
+
     def refuse_shared(self, batch):
         """Refuse a batch that lies in memory of the learner, which an update changes."""
-        own = set(map(private.storage_id, self.parameters + self.tensors + self.moments))
+        own = set(map(private.storage_id, self.all_tensors()))
         if any(torch.is_tensor(x) and private.storage_id(x) in own for x in batch):
             raise NotCapturable("its batch lies in the memory of a weight")
 
