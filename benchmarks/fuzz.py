@@ -49,10 +49,9 @@ WARM = (
     "matplotlib.backends.backend_agg", "pygame", "imageio_ffmpeg", "ale_py", "cloudpickle",
     "torch.onnx", "gymnasium.envs.classic_control.cartpole", "spinup.envs", "pandas.io.parsers",
     "gymnasium.envs.classic_control.pendulum", "gymnasium.wrappers", "scipy.stats",
-    *(f"spinup.utils.{name}" for name in (
-        "run_utils", "jobs", "test_policy", "ls", "plot", "compare", "report", "export", "diaries",
-        "ray_jobs",
-    )),
+    "spinup.cli.train", "spinup.cli.watch", "spinup.cli.ls", "spinup.cli.plot",
+    "spinup.cli.compare", "spinup.cli.report", "spinup.cli.export",
+    "spinup.parts.trackers", "spinup.experiments.ray_jobs",
 )  # fmt: skip
 QUICK = (
     "--epochs 2 --steps_per_epoch 24 --hid [4] --exp_name run --num_test_episodes 1 --start_steps "
@@ -221,7 +220,7 @@ def command_line(rng) -> list[str]:
 def training(rng) -> list[str]:
     """A command line that trains something small, but for a few flags that may be anything."""
     import spinup
-    from spinup.utils import flags
+    from spinup.experiments import flags
 
     algorithm = rng.choice(spinup.ALGORITHMS["pytorch"])
     kinds = known_settings()
@@ -267,7 +266,7 @@ def known_settings() -> dict[str, set[str]]:
 
 
 def random_flag(rng, own, kinds) -> str:
-    from spinup.utils import flags
+    from spinup.experiments import flags
 
     chance = rng.random()
     if chance < 0.6:
@@ -567,7 +566,7 @@ RUN_FOLDERS = {name: [f"{name}_s{int(name == 'her')}"] for name in RUNS}
 
 def quick(run) -> list[str]:
     """The flags of QUICK that the algorithm of a run has."""
-    from spinup.utils import flags
+    from spinup.experiments import flags
 
     own, words = known_settings()[run] | set(flags.LAUNCHER), []
     for flag, word in zip(*[iter(QUICK.split())] * 2):
@@ -606,14 +605,16 @@ class Begun(BaseException):
 
 def prepare_child():
     """Make this process harmless: small, without root's rights, its training soon over."""
+    from spinup.experiments import jobs, processes, ray_jobs, train
+    from spinup.parts import logger, run_setup
     from spinup.parts.checkpoint import Checkpoint
-    from spinup.utils import diaries, export, jobs, run_utils
+    from spinup.results import export
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     give_up_rights()
-    original, open_diaries = Checkpoint.epochs, diaries.open_diaries
+    original, open_trackers = Checkpoint.epochs, logger.open_trackers
 
     def epochs(self, *args):
         for epoch in original(self, *args):
@@ -632,16 +633,17 @@ def prepare_child():
             raise Begun
 
     Checkpoint.epochs = epochs
-    run_utils.mpi_fork, jobs.start_process, export.to_onnx = fork, begun, begun
-    diaries.open_diaries = lambda folder, name, tensorboard, wandb: open_diaries(
-        folder, name, tensorboard, False
+    train.mpi_fork, export.to_onnx = fork, begun
+    for module in (processes, jobs):
+        module.start_process = begun
+    logger.open_trackers = lambda folder, name, tensorboard, wandb, backend: open_trackers(
+        folder, name, tensorboard, False, backend
     )
     Figure = import_module("matplotlib.figure").Figure
-    savefig, session = Figure.savefig, import_module("spinup.parts.session")
+    savefig = Figure.savefig
     Figure.savefig = lambda *args, **kwargs: random.random() < 0.1 and savefig(*args, **kwargs)
-    session.version = functools.cache(session.version)
-    with contextlib.suppress(ImportError):
-        import_module("spinup.utils.ray_jobs").run_on_ray = begun
+    run_setup.version = functools.cache(run_setup.version)
+    ray_jobs.run_on_ray = begun
 
 
 def die_with_parent():
@@ -681,12 +683,12 @@ def snapshot(folder: Path) -> dict:
 
 def run_child(case: Case, where: Path):
     """Run the commands of a case, one after the other, and tell what became of each."""
-    import spinup.utils.ls
     from spinup import user_config
+    from spinup.cli import ls
     from spinup.run import main
 
     os.chdir(where)
-    user_config.DEFAULT_DATA_DIR = spinup.utils.ls.DEFAULT_DATA_DIR = str(where / "data")
+    user_config.DEFAULT_DATA_DIR = ls.DEFAULT_DATA_DIR = str(where / "data")
     # Most updates run as they are written: capturing them first takes longer than all else.
     user_config.FAST = random.Random(case.name).random() < 0.1
     keep = case.run is not None
@@ -877,7 +879,7 @@ def warm():
         with contextlib.suppress(ImportError):
             import_module(name)
     known_settings()
-    from spinup.parts.envs import find_spec
+    from spinup.parts.make_env import find_spec
 
     with contextlib.suppress(Exception):
         find_spec("Pong-v4")  # lets the games register themselves
@@ -900,9 +902,9 @@ def make_runs(base: Path):
 
 
 def _make_run(name, words, base):
+    from spinup.experiments.grids import make_job
+    from spinup.experiments.job import note
     from spinup.run import main
-    from spinup.utils.jobs import note
-    from spinup.utils.run_utils import make_job
 
     sys.stdout = io.StringIO()
     main([*words.split(), *quick(name), "--data_dir", str(base), "--exp_name", name])

@@ -15,7 +15,9 @@ import time
 from pathlib import Path
 
 from spinup import vpg_pytorch
-from spinup.utils.jobs import Job, cores, run_jobs
+from spinup.experiments.job import Job
+from spinup.experiments.jobs import run_jobs
+from spinup.experiments.processes import cores
 
 
 def grid(data_dir, count, epochs) -> list[Job]:

@@ -11,15 +11,10 @@ if is_started_as_module():  # before anything else is imported, for it could com
 
 from importlib import import_module
 
+from spinup.algos import ALGORITHMS
 from spinup.version import __version__
 
-# The one table of algorithms. To add one, add its folder under algos/ and its name here.
-ALGORITHMS = {
-    "pytorch": ("reinforce", "vpg", "trpo", "ppo", "acer", "dqn", "ddpg", "td3", "sac", "her"),
-    "tf1": (),
-}
-
-_names = {"Logger": "spinup.utils.logx", "EpochLogger": "spinup.utils.logx"}
+_names = {"Logger": "spinup.parts.logger", "EpochLogger": "spinup.parts.logger"}
 for _backend, _algorithms in ALGORITHMS.items():
     for _algorithm in _algorithms:
         _names[f"{_algorithm}_{_backend}"] = f"spinup.algos.{_backend}.{_algorithm}.{_algorithm}"

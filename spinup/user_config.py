@@ -2,10 +2,11 @@
 
 import os.path as osp
 
-# The backend that `spinup ppo` means; `spinup ppo_pytorch` and `spinup ppo_tf1` say it outright.
-DEFAULT_BACKEND = dict.fromkeys(
-    ("reinforce", "vpg", "trpo", "ppo", "acer", "dqn", "ddpg", "td3", "sac", "her"), "pytorch"
-)
+from spinup.algos import ALGORITHMS
+
+# The backend that `spinup ppo` means, pytorch or tf1; the names `spinup ppo_pytorch` and
+# `spinup ppo_tf1` say it themselves. To change one: DEFAULT_BACKEND["ppo"] = "tf1"
+DEFAULT_BACKEND = {name: backend for backend in ("tf1", "pytorch") for name in ALGORITHMS[backend]}
 
 # Where runs are kept: the folder `data` in the one you start from.
 DEFAULT_DATA_DIR = osp.join(osp.abspath(osp.curdir), "data")

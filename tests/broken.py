@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 
-from spinup.utils.mpi_tools import proc_id
+from spinup.parts.mpi import proc_id
 
 
 class Broken(gym.Env):

@@ -12,8 +12,8 @@ from typing import NamedTuple
 for _module in ("torch", "pandas", "scipy.stats", "matplotlib.figure", "pygame", "imageio_ffmpeg",
                 "gymnasium.envs.classic_control", "gymnasium.wrappers", "cloudpickle",
                 "spinup.algos.pytorch.ppo.ppo", "spinup.algos.pytorch.dqn.dqn",
-                "spinup.algos.pytorch.sac.sac", "spinup.utils.test_policy", "spinup.utils.jobs",
-                "spinup.utils.report"):  # fmt: skip
+                "spinup.algos.pytorch.sac.sac", "spinup.results.playback",
+                "spinup.experiments.jobs", "spinup.results.report"):  # fmt: skip
     import_module(_module)
 
 

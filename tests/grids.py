@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from spinup import dqn_pytorch, vpg_pytorch
-from spinup.parts.envs import EnvMaker
-from spinup.utils.jobs import Job
+from spinup.experiments.job import Job
+from spinup.parts.make_env import EnvMaker
 
 REPOSITORY = Path(__file__).parents[1]
 EPOCHS, SEEDS = 8, range(4)
@@ -90,10 +90,10 @@ def marked(mark) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    from spinup.run import guarded
-    from spinup.utils.jobs import run_jobs
+    from spinup.experiments.jobs import run_jobs
+    from spinup.parts.report_errors import report_errors
 
     data_dir, at_once, *epochs = sys.argv[1:]
     grid = twelve(data_dir, *map(int, epochs))
     grid.insert(1, job("broken", wheels_come_off, SMALL, 0, data_dir))
-    guarded(lambda: run_jobs(grid, int(at_once)))
+    report_errors(lambda: run_jobs(grid, int(at_once)))

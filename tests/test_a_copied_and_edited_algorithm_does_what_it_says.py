@@ -17,11 +17,11 @@ import torch
 
 import spinup
 import spinup.user_config
-from spinup.parts.envs import EnvMaker
+from spinup.experiments.resume import resume
+from spinup.parts.errors import UserError
+from spinup.parts.jsonio import read_json
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.run_folder import how_to_resume
-from spinup.utils.errors import UserError
-from spinup.utils.run_utils import resume
-from spinup.utils.serialization_utils import read_json
 
 SETTINGS = dict(
     steps_per_epoch=60, start_steps=20, update_after=20, update_every=10, batch_size=16,

@@ -13,9 +13,9 @@ from spinup.algos.pytorch.acer import acer, core
 from spinup.parts import buffers
 from spinup.parts.buffers import Segments
 from spinup.parts.checkpoint import read_tree, write_tree
-from spinup.parts.envs import EnvMaker
+from spinup.parts.errors import UserError
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.pytorch.learning import SegmentBuffer, gradient_step, to_tensor
-from spinup.utils.errors import UserError
 
 OBS, ACTIONS, STEPS, GAMMA = 3, 4, 6, 0.9
 NEVER = 1e9  # a trust region too wide to matter

@@ -196,7 +196,7 @@ def test_a_grid_with_other_settings_is_refused_with_the_difference(folder, capsy
 
 
 def test_a_grid_under_mpiexec_says_how_to_do_it():
-    from spinup.utils.mpi_tools import mpiexec
+    from spinup.parts.mpi import mpiexec
 
     words = f"-m spinup.run ppo {QUICK} --seed 1 2".split()
     ended = subprocess.run(
@@ -299,7 +299,7 @@ def test_a_run_of_another_library_is_not_touched(folder, capsys):
 
 def test_a_script_moves_the_older_run_aside(folder, capsys):
     from spinup import ppo_pytorch
-    from spinup.parts.envs import EnvMaker
+    from spinup.parts.make_env import EnvMaker
 
     settings = dict(steps_per_epoch=64, epochs=1, train_pi_iters=1, train_v_iters=1)
     where = dict(output_dir=str(folder / "run"))
@@ -315,7 +315,7 @@ def test_two_processes_cannot_train_in_one_folder(folder, capsys):
     spinup("ppo", *QUICK.split())
     where = run_folder(folder)
     hold = f"claim({str(where)!r}); print('held', flush=True); input()"
-    hold = f"from spinup.parts.checkpoint import claim; {hold}"
+    hold = f"from spinup.parts.run_folder import claim; {hold}"
     other = subprocess.Popen(
         [sys.executable, "-c", hold],
         stdin=subprocess.PIPE,

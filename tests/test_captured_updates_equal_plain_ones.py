@@ -17,7 +17,7 @@ from torch import nn
 
 import spinup
 from spinup import user_config
-from spinup.parts.envs import EnvMaker
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.layers import mlp
 from spinup.parts.pytorch.learning import Adam

@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import metrics
 
-from spinup.utils import compare, plot, statistics
-from spinup.utils.errors import UserError
+from spinup.cli import compare as cli_compare
+from spinup.parts.errors import UserError
+from spinup.results import compare, statistics, tables
 
 
 def import_rliable_library():
@@ -150,7 +151,7 @@ def data(tmp_path):
 
 
 def told(capsys, *argv):
-    compare.main([str(word) for word in argv])
+    cli_compare.main([str(word) for word in argv])
     return capsys.readouterr().out
 
 
@@ -175,7 +176,7 @@ def test_environments_are_kept_apart_and_the_best_comes_first(data, capsys):
 def test_what_final_means_can_be_chosen(tmp_path):
     returns = [1.0, 2.0, math.nan, 4.0, 8.0]
     write_run(tmp_path / "x_s0", returns, exp_name="x")
-    (run,) = plot.get_datasets(tmp_path)
+    (run,) = tables.get_datasets(tmp_path)
     assert compare.final_score(run, "Performance") == (8.0, 500)
     assert compare.final_score(run, "Performance", last=3) == ((2 + 4 + 8) / 3, 500)
     assert compare.final_score(run, "Performance", last=99) == (15 / 4, 500)
@@ -189,7 +190,7 @@ def test_what_final_means_can_be_chosen(tmp_path):
 def test_pooled_environments_are_strata(data):
     write_experiment(data, "sac", [40.0, 50.0, 60.0, 5.0], env="Ant-v5")
     scale = {"Hopper-v5": (0, 10), "Ant-v5": (0, 100)}
-    found = compare.compare(plot.get_all_datasets([data]), pool=True, scale=scale)
+    found = compare.compare(tables.get_all_datasets([data]), pool=True, scale=scale)
     rows = {result.experiment: result for result in found.results}
     ppo = [np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.2, 0.3, 0.4, 9.0])]
     sac = [np.array([0.4, 0.5, 0.6, 0.05]), np.array([0.5, 0.6, 0.25, 0.7, 0.8, 0.9])]
@@ -206,7 +207,7 @@ def test_pooled_environments_are_strata(data):
         "Fewer than 5 seeds: sac (4), ppo (3). An interval from so few says little; "
         "train more before you believe it."
     ]
-    unscaled = compare.compare(plot.get_all_datasets([data]), pool=True)
+    unscaled = compare.compare(tables.get_all_datasets([data]), pool=True)
     assert "give a --scale for Ant-v5, Hopper-v5." in unscaled.warnings[-1]
 
 
@@ -216,7 +217,7 @@ def test_what_makes_numbers_doubtful_is_said(tmp_path):
     write_experiment(tmp_path, "short", [1.0] * 5, epochs=10)
     write_experiment(tmp_path, "tested", [1.0] * 5, column="AverageTestEpRet")
     write_run(tmp_path / "lost_s0", [math.nan], env="Hopper-v5")
-    warnings = compare.compare(plot.get_all_datasets([tmp_path])).warnings
+    warnings = compare.compare(tables.get_all_datasets([tmp_path])).warnings
     assert warnings == [
         f"Left out, for there is no number to judge: {tmp_path / 'lost_s0'}.",
         "even has seed 0 more than once; equal seeds give equal runs, so its interval is narrower "
@@ -226,7 +227,7 @@ def test_what_makes_numbers_doubtful_is_said(tmp_path):
         "The experiments on Hopper-v5 are not judged by the same column: even, short by "
         "AverageEpRet but tested by AverageTestEpRet.",
     ]
-    at = compare.compare(plot.get_all_datasets([tmp_path / "short"]), at=1000)
+    at = compare.compare(tables.get_all_datasets([tmp_path / "short"]), at=1000)
     assert at.warnings == [] and at.final.endswith("the last tenth of its epochs up to step 1000")
 
 
@@ -289,7 +290,7 @@ def test_a_single_seed_is_shown_without_an_interval(tmp_path, capsys):
         ("--value AverageEpReturn", "no column 'AverageEpReturn'. Did you mean 'AverageEpRet'"),
         ("--last 0", "last is a number of epochs, 1 or more, not 0"),
         ("--at 1", "No run has a number under 'Performance' to compare"),
-        ("--scale Hopper-v5 low high", "--scale wants an environment and two numbers"),
+        ("--scale Hopper-v5 low high", "--scale must be an environment and two numbers"),
         ("--scale Hopper-v5 3 3", "wants two different numbers"),
         ("--scale Hoper-v5 0 1", "no environment 'Hoper-v5'. Did you mean 'Hopper-v5'"),
         ("--legend a", r"1 title\(s\) for"),
@@ -298,12 +299,12 @@ def test_a_single_seed_is_shown_without_an_interval(tmp_path, capsys):
 )
 def test_settings_that_make_no_sense(data, flags, message):
     with pytest.raises(UserError, match=message):
-        compare.main([str(data / "ppo"), *flags.split()])
+        cli_compare.main([str(data / "ppo"), *flags.split()])
 
 
 def test_two_forms_at_once_are_refused(data):
     with pytest.raises(SystemExit) as ended:
-        compare.main([str(data), "--json", "--csv"])
+        cli_compare.main([str(data), "--json", "--csv"])
     assert ended.value.code == 2
 
 
@@ -331,7 +332,7 @@ CONFIGS = st.fixed_dictionaries(
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.binary(max_size=60) | TABLES, st.binary(max_size=20) | CONFIGS, st.binary(max_size=30))
 def test_whatever_a_folder_holds_there_is_no_traceback(table, config, said):
-    from spinup.utils import report
+    from spinup.cli import report as cli_report
 
     with tempfile.TemporaryDirectory() as folder:
         write_run(Path(folder) / "good_s0", [1.0, 2.0], seed=0)
@@ -343,7 +344,11 @@ def test_whatever_a_folder_holds_there_is_no_traceback(table, config, said):
             "output.txt": said,
         }.items():
             (odd / name).write_bytes(content)
-        for command, *flags in ((compare.main, "--json"), (compare.main,), (report.main,)):
+        for command, *flags in (
+            (cli_compare.main, "--json"),
+            (cli_compare.main,),
+            (cli_report.main,),
+        ):
             with contextlib.suppress(UserError):  # what is damaged; the rest is shown
                 command([folder, *flags])
         assert (Path(folder) / "report.html").stat().st_size > 20_000

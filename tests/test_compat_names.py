@@ -323,7 +323,7 @@ def test_parameters_have_the_names_of_the_original(algorithm, actions):
 )  # fmt: skip
 def test_columns_of_the_table(algorithm, columns, tmp_path):
     import spinup
-    from spinup.parts.envs import EnvMaker
+    from spinup.parts.make_env import EnvMaker
 
     train = getattr(spinup, f"{algorithm}_pytorch")
     where = dict(output_dir=str(tmp_path))
@@ -338,7 +338,7 @@ def test_columns_of_the_table(algorithm, columns, tmp_path):
 
 
 def test_folders(tmp_path):
-    from spinup.utils.run_utils import setup_logger_kwargs
+    from spinup.parts.run_folder import setup_logger_kwargs
 
     assert setup_logger_kwargs("name", 3, tmp_path) == dict(
         output_dir=str(tmp_path / "name" / "name_s3"), exp_name="name"

@@ -7,7 +7,7 @@ import pytest
 
 import spinup
 from spinup.parts.envs import VectorEnv
-from spinup.utils.errors import UserError
+from spinup.parts.errors import UserError
 
 ON_POLICY = ["reinforce", "vpg", "trpo", "ppo"]
 OFF_POLICY = ["ddpg", "td3", "sac", "dqn", "acer", "her"]

@@ -18,7 +18,7 @@ from spinup.parts import env_memory
 from spinup.parts.buffers import Transitions
 from spinup.parts.pytorch.learning import gradient_step
 from spinup.parts.pytorch.networks import ActionRange, MLPActor, MLPQFunction, action_limits
-from spinup.parts.session import Pace
+from spinup.parts.schedule import Schedule
 
 t = torch.tensor
 BATCH = Transitions(
@@ -384,21 +384,21 @@ def test_without_a_policy_step_td3_moves_its_critics_only():
 # --- The delay of TD3 ---
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3, 7])
+@pytest.mark.parametrize("total_envs", [1, 2, 3, 7])
 @pytest.mark.parametrize("update_every", [1, 3, 5, 50])
 @pytest.mark.parametrize("update_after", [0, 10, 101])
-def test_updates_are_numbered_without_a_gap(stride, update_every, update_after):
-    pace, numbers = Pace(turns=420 // stride, stride=stride, epochs=2), []
+def test_updates_are_numbered_without_a_gap(total_envs, update_every, update_after):
+    schedule, numbers = Schedule(420 // total_envs, total_envs, epochs=2), []
     for epoch in range(2):
-        for step in pace.steps(epoch):
-            due = pace.updates_due(step, update_after, update_every)
-            done = step + stride
+        for step in schedule.steps(epoch):
+            due = schedule.updates_due(step, update_after, update_every)
+            done = step + total_envs
             assert not due or done > update_after
             numbers += due
             if numbers:
                 assert 0 <= done - 1 - numbers[-1] < update_every  # one update per step, in blocks
     assert numbers == list(range(numbers[0], 840 // update_every * update_every))
-    assert numbers[0] <= update_after < numbers[0] + max(stride, update_every) + update_every
+    assert numbers[0] <= update_after < numbers[0] + max(total_envs, update_every) + update_every
 
 
 @pytest.mark.parametrize("num_envs", [1, 2, 5])

@@ -14,14 +14,14 @@ from torch.distributions import Categorical
 
 from spinup.algos.pytorch.sac import core, sac
 from spinup.parts.buffers import Transitions
-from spinup.parts.envs import EnvMaker
+from spinup.parts.errors import UserError
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.pytorch.networks import (
     Ensemble,
     MLPDiscreteQFunction,
     SquashedGaussianMLPActor,
 )
-from spinup.utils.errors import UserError
-from spinup.utils.test_policy import load_policy_and_env
+from spinup.results.playback import load_policy_and_env
 
 t = torch.tensor
 OBS, ACT = Box(-1, 1, (3,)), Discrete(4)

@@ -8,9 +8,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from spinup.cli import compare as cli_compare
+from spinup.cli import plot as cli_plot
+from spinup.cli import report as cli_report
+from spinup.parts import run_status
 from spinup.parts.divergence import Divergence, write_divergence
-from spinup.utils import compare, ls, plot, report
-from spinup.utils.errors import UserError
+from spinup.parts.errors import UserError
+from spinup.results import compare, curves, tables
 
 HEADER = "Epoch\tAverageEpRet\tTotalEnvInteracts\tLossQ"
 
@@ -44,7 +48,7 @@ def data(tmp_path):
 
 
 def told(capsys, *argv):
-    compare.main([str(word) for word in argv])
+    cli_compare.main([str(word) for word in argv])
     return capsys.readouterr().out
 
 
@@ -67,7 +71,7 @@ def test_compare_scores_them_by_the_worst_number_of_all(data, capsys):
 
 
 def test_before_it_diverged_a_run_is_a_run_like_others(data):
-    runs = plot.get_all_datasets([data])
+    runs = tables.get_all_datasets([data])
     found = compare.compare(runs, at=300)
     scores = {result.experiment: result.scores["E-v0"].tolist() for result in found.results}
     assert scores == dict(a=[3, 3, 3, 900, -7], b=[3, 3])
@@ -75,20 +79,20 @@ def test_before_it_diverged_a_run_is_a_run_like_others(data):
 
 
 def test_a_scale_that_turns_costs_into_scores_turns_the_worst(data):
-    found = compare.compare(plot.get_all_datasets([data]), scale={"E-v0": (900, 0)})
+    found = compare.compare(tables.get_all_datasets([data]), scale={"E-v0": (900, 0)})
     (a,) = (result for result in found.results if result.experiment == "a")
     assert a.scores["E-v0"].tolist()[3:] == [0, 0]
 
 
 def test_nothing_but_diverged_runs(tmp_path):
     write_run(tmp_path / "a_s0", [], diverged=0, exp_name="a", seed=0)
-    for command in (compare.main, plot.main, report.main):
+    for command in (cli_compare.main, cli_plot.main, cli_report.main):
         with pytest.raises(UserError, match="No epoch was done in .*: 1 run diverged in its first"):
             command([str(tmp_path)])
 
 
 def drawn(runs, **settings):
-    ax = plot.plot_data(
+    ax = curves.plot_data(
         runs, "TotalEnvInteracts", "Performance", ax=plt.figure().add_subplot(), **settings
     )
     plt.close(ax.figure)
@@ -98,7 +102,7 @@ def drawn(runs, **settings):
 
 def test_a_line_ends_where_a_run_diverged(data):
     (data / "a_s4").rename(data.parent / "elsewhere")  # the one without an epoch
-    ax, lines = drawn(plot.get_all_datasets([data]))
+    ax, lines = drawn(tables.get_all_datasets([data]))
     assert list(lines) == ["a (1 of 4 diverged)", "b"]
     line = lines["a (1 of 4 diverged)"]
     assert line.get_xdata().tolist() == [100, 200, 300]
@@ -107,18 +111,18 @@ def test_a_line_ends_where_a_run_diverged(data):
     (mark,) = (line for line in ax.lines if line.get_label() == "_diverged")
     assert mark.get_xdata() == [300] and mark.get_marker() == "X"
     assert "X: a run diverged" in ax.texts[0].get_text()
-    ax, lines = drawn(plot.get_all_datasets([data]), condition="Condition2")  # --count
+    ax, lines = drawn(tables.get_all_datasets([data]), condition="Condition2")  # --count
     assert sum("(1 of 1 diverged)" in label for label in lines) == 1 and len(lines) == 6
 
 
 def test_a_run_that_diverged_in_its_first_epoch_is_in_the_legend(data):
-    _, lines = drawn(plot.get_all_datasets([data]))
+    _, lines = drawn(tables.get_all_datasets([data]))
     assert list(lines) == ["a (2 of 5 diverged)", "b"]
     assert len(lines["a (2 of 5 diverged)"].get_xdata()) == 0
 
 
 def test_the_page_ends_lines_there_too(data):
-    report.main([str(data)])
+    cli_report.main([str(data)])
     page = (data / "report.html").read_text()
     assert "7 runs in 2 experiments, 2 diverged." in page
     assert page.count('"diverged":true') == 2 and page.count('"state":"diverged"') == 2
@@ -145,9 +149,9 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_old_tables_tell_by_their_numbers(returns, losses, config, diverged, tmp_path):
     write_run(tmp_path / "old_s0", returns, losses, exp_name="old", seed=0, **config)
-    (run,) = plot.get_all_datasets([tmp_path])
+    (run,) = tables.get_all_datasets([tmp_path])
     assert (run.attrs["diverged"] is not None) == (diverged is not None)
-    state = ls.standing(tmp_path / "old_s0").state
+    state = run_status.standing(tmp_path / "old_s0").state
     assert state == ("original" if diverged is None else "diverged")
     if diverged is not None:
         assert run.attrs["diverged"].epochs_done == diverged == len(run)
@@ -160,7 +164,7 @@ def test_an_epoch_cut_short_is_no_divergence(tmp_path):
     write_run(tmp_path / "old_s0", [1, 2, 3], exp_name="old", seed=0)
     with open(tmp_path / "old_s0" / "progress.txt", "a") as table:
         table.write("3\tnan\t400\tn")
-    (run,) = plot.get_all_datasets([tmp_path])
+    (run,) = tables.get_all_datasets([tmp_path])
     assert run.attrs["diverged"] is None and compare.final_score(run, "Performance") == (3, 300)
     assert "ends in the middle of a line" in run.attrs["damage"][0]
 
@@ -168,10 +172,10 @@ def test_an_epoch_cut_short_is_no_divergence(tmp_path):
 def test_runs_of_unequal_length_say_so(tmp_path):
     for seed, epochs in enumerate((6, 4, 6)):
         write_run(tmp_path / f"a_s{seed}", [1.0] * epochs, exp_name="a", seed=seed, epochs=6)
-    ax, lines = drawn(plot.get_all_datasets([tmp_path]))
+    ax, lines = drawn(tables.get_all_datasets([tmp_path]))
     assert list(lines) == ["a (3 runs, 2 after 400)"]
     assert "mean of 2 to 3 runs" in ax.texts[0].get_text()
-    warnings = compare.compare(plot.get_all_datasets([tmp_path])).warnings
+    warnings = compare.compare(tables.get_all_datasets([tmp_path])).warnings
     assert "ended after different numbers of steps, 400 to 600; --at 400" in warnings[-1]
 
 
@@ -181,7 +185,7 @@ def test_a_run_that_never_wrote_a_table_counts_too(data):
     folder.mkdir(parents=True)
     (folder / "job.json").write_text(json.dumps(dict(env_name="E-v0", seed=2, job={})))
     write_divergence(folder, Divergence("The run diverged.", None, 0))
-    found = compare.compare(plot.get_all_datasets([data]))
+    found = compare.compare(tables.get_all_datasets([data]))
     rows = {result.experiment: (result.seeds, result.diverged) for result in found.results}
     assert rows == dict(a=(5, 2), b=(3, 1))
 

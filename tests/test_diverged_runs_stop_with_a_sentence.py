@@ -17,12 +17,17 @@ import torch
 import spinup
 from spinup.algos.pytorch.ppo import core as ppo_core
 from spinup.algos.pytorch.sac import core as sac_core
-from spinup.parts.checkpoint import read_latest
-from spinup.parts.envs import EnvMaker, VectorEnv
+from spinup.cli import report as cli_report
+from spinup.experiments.job import Job
+from spinup.experiments.jobs import run_jobs
+from spinup.parts import run_status
+from spinup.parts.envs import VectorEnv
+from spinup.parts.errors import Diverged, JobsFailed, UserError
+from spinup.parts.logger import EpochLogger
+from spinup.parts.make_env import EnvMaker
+from spinup.parts.run_folder import find_runs, read_latest
+from spinup.results import tables
 from spinup.run import main
-from spinup.utils import jobs, ls, plot, report
-from spinup.utils.errors import Diverged, UserError
-from spinup.utils.logx import EpochLogger
 
 REPOSITORY = Path(__file__).parents[1]
 SMALL = dict(steps_per_epoch=100, epochs=4, ac_kwargs=dict(hidden_sizes=[8]), save_freq=1)
@@ -76,7 +81,7 @@ def test_every_algorithm_stops_at_a_reward_that_is_no_number(algorithm, tmp_path
     with pytest.raises(Diverged, match=r"reward of environment 0 is NaN in training at step 150 "):
         train(algorithm, tmp_path, dict(at=150))
     assert read_latest(tmp_path)["epoch"] == 1 and len(rows(tmp_path)) == 2
-    assert ls.standing(tmp_path).state == "diverged"
+    assert run_status.standing(tmp_path).state == "diverged"
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "sac"])
@@ -196,7 +201,7 @@ def test_an_action_that_is_no_number_never_reaches_the_environment(algorithm, ba
 
     with pytest.raises(Diverged, match="the action for environment 0 is NaN in training at step"):
         train(algorithm, tmp_path, env_fn=Records, actor_critic=spoiled(base))
-    assert np.isfinite(seen).all() and ls.standing(tmp_path).state == "diverged"
+    assert np.isfinite(seen).all() and run_status.standing(tmp_path).state == "diverged"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +265,7 @@ def test_a_script_with_a_table_of_its_own_stops_too(tmp_path, capsys):
     with pytest.raises(Diverged, match="diverged: Loss is not finite. .* saved last is kept"):
         logger.dump_tabular()
     assert len(rows(tmp_path)) == 2 and rows(tmp_path)[1][-1] == "nan"
-    assert len(plot.get_all_datasets([tmp_path])[0]) == 1  # the epoch that was good
+    assert len(tables.get_all_datasets([tmp_path])[0]) == 1  # the epoch that was good
     assert "AverageLoss |             nan" in capsys.readouterr().out  # to be seen, not kept
 
 
@@ -279,7 +284,7 @@ def test_what_was_not_measured_stops_nothing(tmp_path):
     her = OFF | dict(steps_per_epoch=100, epochs=2, ac_kwargs=dict(hidden_sizes=[8]))
     spinup.her_pytorch(made, logger_kwargs=dict(output_dir=str(tmp_path / "goals")), **her)
     for name in ("long", "idle", "goals"):
-        assert ls.standing(tmp_path / name).state == "finished"
+        assert run_status.standing(tmp_path / name).state == "finished"
 
 
 # ---------------------------------------------------------------- afterwards
@@ -310,7 +315,7 @@ def test_a_resumed_run_diverges_again_unless_its_environment_is_mended(tmp_path,
     Mendable.mended = True
     train("sac", tmp_path / "run", env_fn=Mendable, resume=True, seed=2)
     assert not (tmp_path / "run" / "diverged.json").exists()
-    assert ls.standing(tmp_path / "run").state == "finished"
+    assert run_status.standing(tmp_path / "run").state == "finished"
     train("sac", tmp_path / "never", env_fn=Mendable, seed=2)
     assert good_files(tmp_path / "run")["model.pt"] == good_files(tmp_path / "never")["model.pt"]
     assert kept.keys() == {"latest", "model.pt", f"epoch{epoch}.rank0.npz"}
@@ -340,7 +345,7 @@ def test_the_command_line_says_it_with_exit_code_1(tmp_path, capsys):
         "diverged", "ppo_pytorch", "broken:Broken-v0", "0", "2/4", "-"
     ]  # fmt: skip
     assert "The run diverged: the reward of environment 0 is NaN" in listed
-    report.main([str(tmp_path)])
+    cli_report.main([str(tmp_path)])
     page = (tmp_path / "report.html").read_text()
     assert '"state":"diverged"' in page and "1 run in 1 experiment, 1 diverged." in page
     assert '"failures":[{"run":"x/x_s0","lines":["The run diverged: the reward' in page
@@ -354,22 +359,22 @@ def test_a_grid_says_which_runs_diverged_and_leaves_them_alone(tmp_path, capsys,
             where = dict(output_dir=str(tmp_path / name / f"{name}_s0"), exp_name=name)
             kwargs = SMALL | ON | dict(epochs=2, seed=0, logger_kwargs=where)
             made = dict(env_fn=partial(broken.Broken, **env))
-            yield jobs.Job(name, spinup.vpg_pytorch, kwargs | made)
+            yield Job(name, spinup.vpg_pytorch, kwargs | made)
 
-    with pytest.raises(jobs.JobsFailed) as failed:
-        jobs.run_jobs(list(grid()), 2)
+    with pytest.raises(JobsFailed) as failed:
+        run_jobs(list(grid()), 2)
     told = str(failed.value)
     assert (
         f"late diverged: {tmp_path / 'late' / 'late_s0'}\n    The run diverged: the reward" in told
     )
     assert "2 of 3 runs diverged; the other 1 is done." in told
     assert [name for name, _ in failed.value.failures] == ["late", "never"]
-    states = {run.parent.name: ls.standing(run).state for run in ls.find_runs([tmp_path])}
+    states = {run.parent.name: run_status.standing(run).state for run in find_runs([tmp_path])}
     assert states == dict(good="finished", late="diverged", never="diverged")
     outputs = {path: path.read_bytes() for path in tmp_path.rglob("output.txt")}
     assert "diverged" in capsys.readouterr().out
-    with pytest.raises(jobs.JobsFailed, match="late_s0 diverged, and is not trained again"):
-        jobs.run_jobs(list(grid()), 2)
+    with pytest.raises(JobsFailed, match="late_s0 diverged, and is not trained again"):
+        run_jobs(list(grid()), 2)
     assert outputs == {path: path.read_bytes() for path in tmp_path.rglob("output.txt")}
 
 
@@ -391,6 +396,6 @@ def test_all_processes_stop_also_where_one_alone_diverges(algorithm, settings, w
     assert len(re.findall(f"spinup: The run diverged: {what}", ended.stderr)) == 1
     assert "Traceback" not in ended.stdout + ended.stderr
     folder = tmp_path / "x" / "x_s0"
-    assert ls.standing(folder).state == "diverged"
+    assert run_status.standing(folder).state == "diverged"
     kept = {"epoch2.rank0.npz", "epoch2.rank1.npz", "latest", "model.pt"}
     assert good_files(folder).keys() == (kept if "at" in settings[0] else set())

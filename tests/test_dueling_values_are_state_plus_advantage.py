@@ -9,9 +9,9 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from spinup.algos.pytorch.dqn import core, dqn
-from spinup.parts.envs import EnvMaker
-from spinup.parts.pytorch.models import build, load_model, save_model
-from spinup.utils.test_policy import load_policy_and_env
+from spinup.parts.make_env import EnvMaker
+from spinup.parts.pytorch.models import build_network, load_model, save_model
+from spinup.results.playback import load_policy_and_env
 
 SHAPES = [(5,), (2, 3), ()]
 
@@ -19,7 +19,7 @@ SHAPES = [(5,), (2, 3), ()]
 def network(shape=(5,), hidden_sizes=(16, 8), activation=nn.ReLU, seed=0):
     torch.manual_seed(seed)
     kwargs = dict(hidden_sizes=hidden_sizes, activation=activation, dueling=True)
-    return build(core.MLPQNetwork, Box(-1, 1, shape), Discrete(3), kwargs)
+    return build_network(core.MLPQNetwork, Box(-1, 1, shape), Discrete(3), kwargs)
 
 
 def test_by_hand():
@@ -76,7 +76,9 @@ def test_a_saved_network_is_loaded_with_its_heads(tmp_path):
     obs = torch.randn(9, 5)
     assert isinstance(loaded.q, core.DuelingMLP)
     assert torch.equal(loaded.q(obs), ac.q(obs))
-    plain = build(core.MLPQNetwork, Box(-1, 1, (5,)), Discrete(3), dict(hidden_sizes=(16, 8)))
+    plain = build_network(
+        core.MLPQNetwork, Box(-1, 1, (5,)), Discrete(3), dict(hidden_sizes=(16, 8))
+    )
     save_model(tmp_path / "plain.pt", plain)
     assert not isinstance(load_model(tmp_path / "plain.pt").q, core.DuelingMLP)
 

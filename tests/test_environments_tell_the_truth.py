@@ -16,12 +16,13 @@ from spinup.algos.pytorch.ddpg import ddpg as ddpg_module
 from spinup.algos.pytorch.dqn import dqn as dqn_module
 from spinup.algos.pytorch.sac import sac as sac_module
 from spinup.algos.pytorch.td3 import td3 as td3_module
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.checkpoint import read_tree, write_tree
-from spinup.parts.envs import EnvMaker, Episode, VectorEnv, describe_env, make_env, play
+from spinup.parts.envs import Episode, VectorEnv, evaluate
+from spinup.parts.errors import Diverged, UserError
+from spinup.parts.jsonio import convert_json
+from spinup.parts.make_env import EnvMaker, describe_env, make_env
 from spinup.parts.pytorch.learning import ReplayBuffer
-from spinup.utils.errors import Diverged, UserError
-from spinup.utils.serialization_utils import convert_json
 
 
 class Counter(gym.Env):
@@ -125,9 +126,9 @@ def test_observations_that_were_handed_out_do_not_change_afterwards():
 def test_playing_gives_whole_episodes_from_fresh_starts():
     env = VectorEnv(lambda: Counter(length=3))
     env.step([0])  # half an episode that must not be counted
-    episodes = list(play(env, lambda obs: np.zeros(len(obs), int), 4))
+    episodes = list(evaluate(env, lambda obs: np.zeros(len(obs), int), 4))
     assert episodes == [Episode(1.5, 3)] * 4
-    assert list(play(env, lambda obs: np.zeros(len(obs), int), 0)) == []
+    assert list(evaluate(env, lambda obs: np.zeros(len(obs), int), 0)) == []
 
 
 @pytest.mark.parametrize("how", ["length", "clock", "max_ep_len"])
@@ -319,7 +320,7 @@ def test_images_stay_bytes_until_a_batch_is_drawn():
     step = env.step([0, 1])
     assert env.obs.dtype == step.obs2.dtype == np.uint8
     assert np.array_equal(step.obs2, [image, image])
-    buffer = ReplayBuffer(size=10, **session.space_dims(env))
+    buffer = ReplayBuffer(size=10, **run_setup.space_dims(env))
     buffer.store(env.obs, [0, 1], step.rew, step.obs2, step.terminated)
     assert buffer.ring.columns["obs"].dtype == np.uint8
     batch = buffer.sample_batch(5)

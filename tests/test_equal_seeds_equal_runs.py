@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import spinup
-from spinup.parts.envs import EnvMaker
+from spinup.parts.make_env import EnvMaker
 
 SETTINGS = dict(
     reinforce=("CartPole-v1", dict(steps_per_epoch=300)),

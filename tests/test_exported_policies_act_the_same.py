@@ -14,12 +14,12 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 import spinup
-from spinup.parts.envs import EnvMaker
-from spinup.parts.pytorch.models import build
+from spinup.parts.errors import UserError
+from spinup.parts.make_env import EnvMaker
+from spinup.parts.pytorch.models import build_network
+from spinup.results import export
+from spinup.results.playback import load_policy_and_env
 from spinup.run import main
-from spinup.utils import export
-from spinup.utils.errors import UserError
-from spinup.utils.test_policy import load_policy_and_env
 
 
 class Odd(gym.Env):
@@ -158,7 +158,7 @@ def network(seed=0, **ac_kwargs):
     from spinup.algos.pytorch.ppo.core import MLPActorCritic
 
     torch.manual_seed(seed)
-    return build(MLPActorCritic, Box(-1, 1, (4,)), Discrete(9), ac_kwargs)
+    return build_network(MLPActorCritic, Box(-1, 1, (4,)), Discrete(9), ac_kwargs)
 
 
 def test_a_file_that_acts_otherwise_is_noticed():

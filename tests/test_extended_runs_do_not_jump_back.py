@@ -7,7 +7,7 @@ import pytest
 
 import spinup
 from spinup.algos.pytorch.dqn import dqn as dqn_module
-from spinup.parts.envs import EnvMaker
+from spinup.parts.make_env import EnvMaker
 
 SETTINGS = dict(
     steps_per_epoch=60, start_steps=20, update_after=20, batch_size=4, replay_size=100,

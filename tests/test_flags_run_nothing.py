@@ -10,11 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import spinup
-from spinup.parts.pytorch.models import fitting
+from spinup.cli import train as cli_train
+from spinup.experiments import algorithms, flags
+from spinup.parts.errors import UserError
+from spinup.parts.jsonio import convert_json
+from spinup.parts.pytorch.models import check_ac_kwargs
 from spinup.parts.settings import check
-from spinup.utils import flags, run_utils
-from spinup.utils.errors import UserError
-from spinup.utils.serialization_utils import convert_json
 
 ALGORITHMS = [getattr(spinup, f"{name}_pytorch") for name in ("ppo", "sac", "trpo")]
 PROGRAMS = [
@@ -57,12 +58,12 @@ def nothing_happens():
 
 def all_but_train(algorithm, argv, chosen=None):
     """What the command line does with flags before it touches an environment."""
-    grid, once = run_utils.grid_of_flags(algorithm, flags.parse(argv), chosen or {})
+    grid, once = cli_train.grid_of_flags(algorithm, flags.parse(argv), chosen or {})
     for variant in grid.variants()[:20]:
         assert isinstance(grid.variant_name(variant), str)
-        fitted = run_utils.fit_variant(algorithm, chosen or {}, variant)
+        fitted = cli_train.fit_variant(algorithm, chosen or {}, variant)
         check({key: value for key, value in fitted.items() if key not in flags.LAUNCHER})
-        fitting(run_utils._defaults(algorithm)["actor_critic"], fitted.get("ac_kwargs"))
+        check_ac_kwargs(algorithms._defaults(algorithm)["actor_critic"], fitted.get("ac_kwargs"))
         json.dumps(convert_json(fitted))
     return once
 
@@ -131,9 +132,9 @@ def test_the_command_line_ends_in_a_sentence_or_in_help(line):
 
 
 def spinup_main(argv):
-    from spinup.run import guarded
+    from spinup.parts.report_errors import report_errors
 
-    guarded(lambda: run_utils.train_from_flags(lambda: ALGORITHMS[0], argv[1:]))
+    report_errors(lambda: cli_train.train_from_flags(lambda: ALGORITHMS[0], argv[1:]))
 
 
 @pytest.mark.parametrize("flag", ["gamma", "seed", "hid", "act", "ac_kwargs:normalize", "exp_name"])
@@ -200,9 +201,9 @@ def test_what_is_said_once_holds_for_all_runs(line, expected):
 def test_flags_are_over_a_config():
     chosen = dict(env_name="A", gamma=0.5, exp_name="of_file", num_cpu=3, ac_kwargs=dict(x=1, y=2))
     given = flags.parse(["--gamma", "0.7", "0.8", "--ac_kwargs:y", "3"])
-    grid, once = run_utils.grid_of_flags(ALGORITHMS[0], given, chosen)
+    grid, once = cli_train.grid_of_flags(ALGORITHMS[0], given, chosen)
     names = [grid.variant_name(variant) for variant in grid.variants()]
     assert names == ["of_file_gam0-7", "of_file_gam0-8"] and once["num_cpu"] == 3
-    fitted = [run_utils.fit_variant(ALGORITHMS[0], chosen, v) for v in grid.variants()]
+    fitted = [cli_train.fit_variant(ALGORITHMS[0], chosen, v) for v in grid.variants()]
     rest = dict(env_name="A", ac_kwargs=dict(x=1, y=3))
     assert fitted == [rest | dict(gamma=0.7), rest | dict(gamma=0.8)]

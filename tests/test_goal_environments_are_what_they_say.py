@@ -12,7 +12,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import spinup
-from spinup.parts.envs import EnvMaker, VectorEnv, make_env
+from spinup.parts.envs import VectorEnv
+from spinup.parts.make_env import EnvMaker, make_env
 from spinup.run import main
 
 OWN = ("spinup/BitFlip-v0", "spinup/Reach-v0")
@@ -28,7 +29,7 @@ def test_gymnasium_finds_nothing_wrong(env_id):
 
 def test_they_are_found_without_pytorch():
     code = (
-        "import sys; from spinup.parts.envs import make_env; make_env('spinup/Reach-v0');"
+        "import sys; from spinup.parts.make_env import make_env; make_env('spinup/Reach-v0');"
         "assert 'torch' not in sys.modules; import gymnasium, spinup.envs;"
         "gymnasium.make('spinup/BitFlip-v0', n=5)"
     )

@@ -18,9 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinup import ddpg_pytorch, ppo_pytorch
-from spinup.utils import flags, run_utils
-from spinup.utils.errors import UserError
-from spinup.utils.run_utils import ExperimentGrid, all_bools, grid_of_flags, valid_str
+from spinup.cli.train import grid_of_flags
+from spinup.experiments import flags
+from spinup.experiments import grids as grids_module
+from spinup.experiments.grids import ExperimentGrid, all_bools, valid_str
+from spinup.parts import make_env
+from spinup.parts.errors import UserError
 
 REPOSITORY = Path(__file__).parents[1]
 PPO_COLUMNS = (
@@ -143,7 +146,7 @@ def test_booleans_show_where_they_are_true():
 
 
 def test_the_example_grid():
-    variants = run_utils.test_eg()
+    variants = grids_module.test_eg()
     assert len(variants) == 3 * 3 * 2 * 2
     assert variants[0] == dict(test=dict(a=1, b=1), some=4, why=True, huh=5, no=6)
     assert variants[-1] == dict(test=dict(a=3, b=3), some=5, why=False, huh=5, no=6)
@@ -283,7 +286,7 @@ def test_a_value_in_a_name_is_made_of_plain_characters(value):
 def run_here(jobs, at_once=1, ray_address=None):
     """In this process, for speed: the runs of a long grid, one after the other."""
     for job in jobs:
-        job.thunk(**run_utils.with_env_fn(job.kwargs))
+        job.thunk(**make_env.with_env_fn(job.kwargs))
 
 
 def columns(folder):
@@ -294,7 +297,7 @@ def test_the_quickstart_makes_the_documented_folders(tmp_path, monkeypatch, caps
     from spinup.run import main
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("spinup.utils.jobs.run_jobs", run_here)
+    monkeypatch.setattr("spinup.experiments.grids.run_jobs", run_here)
     now, hours = time.localtime, itertools.count()
     monkeypatch.setattr("time.localtime", lambda *_: now(3600 * next(hours)))  # time flies
     typed = (
@@ -397,7 +400,7 @@ grid.run("how", data_dir="kept")
 
 def test_user_config_is_heeded(tmp_path, monkeypatch, capsys):
     started, slept = [], []
-    monkeypatch.setattr("spinup.utils.jobs.run_jobs", lambda jobs, *_: started.extend(jobs))
+    monkeypatch.setattr("spinup.experiments.grids.run_jobs", lambda jobs, *_: started.extend(jobs))
     monkeypatch.setattr("time.sleep", slept.append)
     monkeypatch.setattr("spinup.user_config.DEFAULT_DATA_DIR", str(tmp_path / "mine"))
     monkeypatch.setattr("spinup.user_config.FORCE_DATESTAMP", True)
@@ -415,7 +418,7 @@ def test_user_config_is_heeded(tmp_path, monkeypatch, capsys):
 
 def test_what_run_is_told_reaches_the_jobs(monkeypatch):
     heard = []
-    monkeypatch.setattr("spinup.utils.jobs.run_jobs", lambda *words: heard.append(words))
+    monkeypatch.setattr("spinup.experiments.grids.run_jobs", lambda *words: heard.append(words))
     grid_with(("a", [1, 2])).run(print, data_dir="d", jobs=3, ray_address="h:1", overwrite=True)
     ((jobs, at_once, ray_address),) = heard
     assert (at_once, ray_address, [job.overwrite for job in jobs]) == (3, "h:1", [True, True])
@@ -425,7 +428,7 @@ def test_what_run_is_told_reaches_the_jobs(monkeypatch):
 
 def test_numbers_of_arrays_are_numbers(monkeypatch):
     started = []
-    monkeypatch.setattr("spinup.utils.jobs.run_jobs", lambda jobs, *_: started.extend(jobs))
+    monkeypatch.setattr("spinup.experiments.grids.run_jobs", lambda jobs, *_: started.extend(jobs))
     grid = grid_with(("env_name", "CartPole-v1"), ("seed", list(np.arange(2))))
     grid.add("pi_lr", list(np.array([0.5, 0.25])))
     grid.run(ppo_pytorch)
@@ -435,16 +438,16 @@ def test_numbers_of_arrays_are_numbers(monkeypatch):
 
 def test_one_experiment_is_called_like_a_variant(tmp_path, monkeypatch, capsys):
     started = []
-    monkeypatch.setattr("spinup.utils.jobs.run_jobs", lambda jobs, *_: started.extend(jobs))
+    monkeypatch.setattr("spinup.experiments.grids.run_jobs", lambda jobs, *_: started.extend(jobs))
     where = dict(exp_name="shown")
-    run_utils.call_experiment("x", print, 3, "auto", tmp_path, sizes=(8, 8), logger_kwargs=where)
+    grids_module.call_experiment("x", print, 3, "auto", tmp_path, sizes=(8, 8), logger_kwargs=where)
     (job,) = started
     assert job.num_cpu == os.cpu_count()
     where["output_dir"] = str(tmp_path / "x" / "x_s3")
     assert job.kwargs == dict(sizes=(8, 8), seed=3, logger_kwargs=where)
     assert "sizes: [8, 8]" in capsys.readouterr().out
     with pytest.raises(UserError, match="Did you mean 'gamma'"):
-        run_utils.call_experiment("x", ppo_pytorch, env_name="CartPole-v1", gama=1)
+        grids_module.call_experiment("x", ppo_pytorch, env_name="CartPole-v1", gama=1)
 
 
 # --- The page in docs/ ---
@@ -457,7 +460,7 @@ def test_the_page_says_what_happens(tmp_path, monkeypatch, capsys):
 
     monkeypatch.chdir(tmp_path)
     started = []
-    monkeypatch.setattr("spinup.utils.jobs.run_jobs", lambda jobs, *_: started.extend(jobs))
+    monkeypatch.setattr("spinup.experiments.grids.run_jobs", lambda jobs, *_: started.extend(jobs))
     (command,) = re.findall(r"^spinup (ppo .*)$", PAGE, re.M)
     main(command.split())
     assert len(started) == 12

@@ -17,11 +17,12 @@ import grids
 import pyte
 import pytest
 
-from spinup.parts.checkpoint import is_claimed, read_latest
-from spinup.utils import jobs as jobs_module
-from spinup.utils.errors import UserError
-from spinup.utils.jobs import JobsFailed, run_jobs
-from spinup.utils.ls import read_table
+from spinup.experiments import board, jobs, processes
+from spinup.experiments.jobs import run_jobs
+from spinup.parts.errors import JobsFailed, UserError
+from spinup.parts.mpi import THREADS
+from spinup.parts.progress import read_table
+from spinup.parts.run_folder import is_claimed, read_latest
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def noting():
 
     It is made here so that it travels by itself, without this module and all that it imports.
     """
-    names = jobs_module.THREAD_VARIABLES
+    names = processes.THREAD_VARIABLES
 
     def noted(path, pause=0.0, fail=False, **settings):
         import json
@@ -189,9 +190,9 @@ def test_any_function_runs_until_it_is_through_and_then_no_more(tmp_path):
 
 
 def test_cores_are_shared_out(tmp_path, monkeypatch):
-    for name in jobs_module.THREAD_VARIABLES:
+    for name in processes.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(jobs_module, "cores", lambda: 6)
+    monkeypatch.setattr(processes, "cores", lambda: 6)
     path = str(tmp_path / "notes")
     grid = [grids.job("j", noting(), dict(path=path, pause=0.4), s, tmp_path) for s in range(5)]
     grid[2].num_cpu, grid[2].kwargs["pause"] = 2, 2.0  # long enough to be seen beside the others
@@ -203,9 +204,9 @@ def test_cores_are_shared_out(tmp_path, monkeypatch):
     assert all(set(variables.values()) == {"3"} for *_, variables in found)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "5")  # the user has the last word
-    assert jobs_module.environment(2, 1)["OMP_NUM_THREADS"] == "5"
-    assert "MKL_NUM_THREADS" not in jobs_module.environment(2, 1)
-    assert jobs_module.THREADS not in jobs_module.environment(2, 1)
+    assert processes.environment(2, 1)["OMP_NUM_THREADS"] == "5"
+    assert "MKL_NUM_THREADS" not in processes.environment(2, 1)
+    assert THREADS not in processes.environment(2, 1)
 
 
 def test_mistakes_are_told_before_anything_starts(tmp_path):
@@ -239,8 +240,8 @@ def test_a_run_without_checkpoint_is_not_written_over(tmp_path):
 
 PROGRAM = """
 import sys, time
-from spinup.run import guarded
-from spinup.utils.jobs import Job, run_jobs
+from spinup.run import report_errors
+from spinup.experiments.jobs import Job, run_jobs
 def talk(epochs, seed, logger_kwargs):
     from spinup.utils.logx import Logger
     logger = Logger(**logger_kwargs)
@@ -255,7 +256,7 @@ def talk(epochs, seed, logger_kwargs):
 at_once, data, epochs = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 grid = [Job("t", talk, dict(epochs=epochs, seed=s, logger_kwargs=dict(
     output_dir=f"{data}/t_s{s}", exp_name="t"))) for s in range(5)]
-guarded(lambda: run_jobs(grid, at_once))
+report_errors(lambda: run_jobs(grid, at_once))
 """
 
 
@@ -298,9 +299,9 @@ def test_a_terminal_shows_one_table_that_changes(tmp_path):
 
 
 def test_a_small_terminal_shows_what_matters(tmp_path):
-    runs = [jobs_module.Run(job) for job in grids.twelve(tmp_path)]
+    runs = [jobs.Run(job) for job in grids.twelve(tmp_path)]
     runs[7].state, runs[9].state, runs[10].state = "running", "failed", "running"
-    lines = jobs_module.table(runs, width=30, height=7)
+    lines = board.table(runs, width=30, height=7)
     assert len(lines) == 7 and all(len(re.sub(r"\x1b\[[\d;]*m", "", s)) <= 30 for s in lines)
     shown = "\n".join(lines)
     assert "12 runs: 2 running, 9 queued," in shown

@@ -11,7 +11,8 @@ from torch import nn
 
 from spinup.algos.pytorch.her import core, her
 from spinup.parts.buffers import Transitions
-from spinup.parts.envs import EnvMaker, VectorEnv
+from spinup.parts.envs import VectorEnv
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.pytorch.learning import gradient_step
 from spinup.parts.pytorch.networks import ActionRange
 

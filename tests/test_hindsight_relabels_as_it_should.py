@@ -10,10 +10,11 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from spinup.parts.buffers import Transitions
-from spinup.parts.envs import EnvMaker, VectorEnv
-from spinup.parts.goals import GoalLayout, HindsightBuffer, goal_layout
+from spinup.parts.envs import VectorEnv
+from spinup.parts.errors import UserError
+from spinup.parts.hindsight import GoalLayout, HindsightBuffer, goal_layout
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.pytorch.tensors import as_tensors
-from spinup.utils.errors import UserError
 
 # An observation is (what was achieved, a number of the row, what is desired). Row number k of the
 # run achieves k + 0.5 and desires -1 - k, so that each number tells where it is from.

@@ -120,7 +120,8 @@ def test_an_algorithm_fits_on_a_few_screens(name):
 @pytest.mark.parametrize("name", PYTORCH)
 def test_an_algorithm_can_be_run_as_a_file(name):
     (launch,) = [node for node in parse(source_of(name)).body if is_launch(node)]
-    assert ast.unparse(launch.body) == f"launch({folder_of(name).name}, __file__)"
+    start = f"from spinup.cli.train import launch\nlaunch({folder_of(name).name}, __file__)"
+    assert ast.unparse(launch.body) == start
 
 
 @every_algorithm

@@ -14,14 +14,15 @@ from torch.nn import functional as F
 
 import spinup
 from spinup.algos.pytorch.dqn.core import MLPQNetwork
-from spinup.parts import session
-from spinup.parts.envs import EnvMaker, VectorEnv, describe_env, env_from_description
+from spinup.parts import run_setup
+from spinup.parts.envs import VectorEnv
+from spinup.parts.errors import UserError
+from spinup.parts.make_env import EnvMaker, describe_env, env_from_description
 from spinup.parts.pytorch.layers import ImageEncoder, is_image
 from spinup.parts.pytorch.learning import GAEBuffer, ReplayBuffer
 from spinup.parts.pytorch.networks import MLPActorCritic
+from spinup.results.playback import load_policy_and_env, make_run_env
 from spinup.run import main
-from spinup.utils.errors import UserError
-from spinup.utils.test_policy import load_policy_and_env, make_run_env
 
 
 @pytest.fixture(autouse=True)
@@ -251,7 +252,7 @@ def test_it_learns_to_press_the_side_it_sees(algorithm, shape, tmp_path, seed=0)
 
 def test_pictures_are_kept_as_bytes(seed):
     env = VectorEnv(Side, n=3, seed=0)
-    dims = session.space_dims(env)
+    dims = run_setup.space_dims(env)
     replay = ReplayBuffer(size=50, **dims)
     rollout = GAEBuffer(size=2, num_envs=3, **dims)
     for _ in range(2):

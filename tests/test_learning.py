@@ -5,7 +5,8 @@ import csv
 import pytest
 
 import spinup
-from spinup.parts.envs import EnvMaker, VectorEnv, play
+from spinup.parts.envs import VectorEnv, evaluate
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.pytorch.tensors import to_tensor
 
 SMALL = dict(hidden_sizes=(64, 64))
@@ -106,6 +107,6 @@ def test_reaches_goals(task, tmp_path, seed=0):
     train = getattr(spinup, f"{algorithm}_pytorch")
     logger_kwargs = dict(output_dir=tmp_path)
     ac = train(EnvMaker(env_name), seed=seed, logger_kwargs=logger_kwargs, **settings)
-    episodes = play(VectorEnv(EnvMaker(env_name), 1, 123), lambda o: ac.act(to_tensor(o)), 100)
+    episodes = evaluate(VectorEnv(EnvMaker(env_name), 1, 123), lambda o: ac.act(to_tensor(o)), 100)
     success = sum(episode.success for episode in episodes) / 100
     assert least <= success <= most

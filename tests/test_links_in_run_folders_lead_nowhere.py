@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from spinup import ppo_pytorch
-from spinup.parts.envs import EnvMaker
+from spinup.parts.make_env import EnvMaker
 from spinup.run import main
 
 

@@ -365,10 +365,10 @@ def test_dqn_loss_pulls_only_at_the_actions_that_were_taken():
     ("step", "share"), [(0, 1.0), (25, 0.775), (50, 0.55), (100, 0.1), (101, 0.1), (10**6, 0.1)]
 )
 def test_a_schedule_goes_on_a_straight_line_then_stays(step, share):
-    found = dqn.schedule(step, start=1.0, end=0.1, steps=100)
+    found = dqn.linear_schedule(step, start=1.0, end=0.1, steps=100)
     assert found == pytest.approx(share)
 
 
 def test_a_schedule_without_a_slope_is_at_its_end_from_the_start():
-    found = dqn.schedule(0, start=1.0, end=0.1, steps=0)
+    found = dqn.linear_schedule(0, start=1.0, end=0.1, steps=0)
     assert found == pytest.approx(0.1)

@@ -8,12 +8,12 @@ import grids
 import pytest
 
 import spinup
-from spinup.parts.checkpoint import claim, release
-from spinup.parts.envs import EnvMaker
+from spinup.experiments.job import note
+from spinup.parts.errors import UserError
+from spinup.parts.make_env import EnvMaker
+from spinup.parts.progress import read_table
+from spinup.parts.run_folder import claim, release
 from spinup.run import dispatch
-from spinup.utils.errors import UserError
-from spinup.utils.jobs import note
-from spinup.utils.ls import read_table
 
 
 def listed(*argv) -> str:

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from spinup import ppo_pytorch
-from spinup.parts.envs import EnvMaker
+from spinup.parts.errors import UserError
+from spinup.parts.make_env import EnvMaker
+from spinup.results.playback import load_policy_and_env
 from spinup.run import main
-from spinup.utils.errors import UserError
-from spinup.utils.test_policy import load_policy_and_env
 
 
 class Bomb:

@@ -8,9 +8,10 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 import spinup
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.env_memory import find_memory
-from spinup.parts.envs import EnvMaker, VectorEnv
+from spinup.parts.envs import VectorEnv
+from spinup.parts.make_env import EnvMaker
 
 SMALL = dict(steps_per_epoch=50, train_v_iters=1, ac_kwargs=dict(hidden_sizes=[4]))
 RESUMED = "cannot be resumed exactly"
@@ -154,7 +155,7 @@ def test_looking_for_it_changes_nothing(kind, shared, tmp_path, capsys, monkeypa
     for name in ("looked", "not looked"):
         one = kind()
         train((lambda one=one: one) if shared else kind, tmp_path / name, capsys, 2)
-        monkeypatch.setattr(session, "find_memory", lambda *_: None)
+        monkeypatch.setattr(run_setup, "find_memory", lambda *_: None)
     assert table(tmp_path / "looked") == table(tmp_path / "not looked")
 
 

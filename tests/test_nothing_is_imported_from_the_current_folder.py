@@ -10,7 +10,7 @@ import audited
 import pytest
 
 from spinup import ppo_pytorch
-from spinup.parts.envs import EnvMaker
+from spinup.parts.make_env import EnvMaker
 
 SCRIPT = "import sys\nfrom spinup.run import main\nsys.exit(main())\n"  # as pip installs it
 TINY = "--epochs 1 --steps_per_epoch 60 --train_pi_iters 1 --train_v_iters 1 --hid [4]"
@@ -99,7 +99,7 @@ def test_the_planted_modules_and_the_hook_work(downloaded, tmp_path):
 
 def test_not_even_spinup_itself(downloaded, tmp_path):
     """The installed command, and the processes of its grids, keep to the spinup they are of."""
-    for name in ("spinup", "spinup/utils", "spinup/parts"):
+    for name in ("spinup", "spinup/utils", "spinup/parts", "spinup/results"):
         (downloaded / name).mkdir()
         mark = tmp_path / "marks" / name.replace("/", ".")
         (downloaded / name / "__init__.py").write_text(f"import os\nos.mkdir({str(mark)!r})\n")

@@ -18,7 +18,7 @@ import sys, time
 sys.path.insert(0, {benchmarks!r})
 import fuzz
 fuzz.warm()
-from spinup.utils import compare, ls
+from spinup.cli import compare, ls
 def broken(argv):
     raise ZeroDivisionError
 def endless(argv):

@@ -16,7 +16,9 @@ from torch import nn
 
 import spinup
 from spinup import ppo_pytorch
-from spinup.parts.envs import EnvMaker
+from spinup.parts.errors import UserError
+from spinup.parts.make_env import EnvMaker
+from spinup.parts.mpi import mpiexec
 from spinup.parts.pytorch.layers import (
     RunningNormalizer,
     apply_to_arrays,
@@ -25,11 +27,9 @@ from spinup.parts.pytorch.layers import (
     update_normalizers,
 )
 from spinup.parts.pytorch.learning import Adam, gradient_step
-from spinup.parts.pytorch.models import build, load_model
+from spinup.parts.pytorch.models import build_network, load_model
 from spinup.parts.pytorch.networks import MLPActorCritic
-from spinup.utils.errors import UserError
-from spinup.utils.mpi_tools import mpiexec
-from spinup.utils.test_policy import load_policy_and_env
+from spinup.results.playback import load_policy_and_env
 
 SIGHT = Box(-np.inf, np.inf, (4,), np.float32)
 SMALL = dict(steps_per_epoch=200, train_pi_iters=3, train_v_iters=3)
@@ -153,7 +153,7 @@ def test_a_network_without_one_is_left_alone(seed):
 
 def test_true_or_false():
     with pytest.raises(UserError, match="normalize in ac_kwargs wants True or False, not 'yes'"):
-        build(MLPActorCritic, SIGHT, Discrete(2), dict(normalize="yes"))
+        build_network(MLPActorCritic, SIGHT, Discrete(2), dict(normalize="yes"))
 
 
 class Recording(MLPActorCritic):

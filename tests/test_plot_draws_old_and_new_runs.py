@@ -14,9 +14,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from spinup.utils import plot
-from spinup.utils.errors import UserError
-from spinup.utils.logx import OLDER_RUNS, EpochLogger
+from spinup.cli import plot as cli_plot
+from spinup.parts.errors import UserError
+from spinup.parts.logger import EpochLogger
+from spinup.parts.run_folder import OLDER_RUNS
+from spinup.results import curves, tables
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +49,7 @@ def write_seeds(folder, *runs, **config):
 
 
 def draw(runs, xaxis="TotalEnvInteracts", value="Performance", **kwargs):
-    return plot.plot_data(runs, xaxis, value, ax=Figure().add_subplot(), **kwargs)
+    return curves.plot_data(runs, xaxis, value, ax=Figure().add_subplot(), **kwargs)
 
 
 def caption(ax):
@@ -76,7 +78,7 @@ def svg_text(path):
 def test_a_run_gets_the_columns_of_the_original(tmp_path):
     write_seeds(tmp_path / "ppo", [1.0, 2.0], [3.0, 4.0])
     write_run(tmp_path / "sac_s0", [5.0], dict(exp_name="sac"), AverageTestEpRet=[7.0])
-    runs = plot.get_datasets(tmp_path)
+    runs = tables.get_datasets(tmp_path)
     added = ["Unit", "Condition1", "Condition2", "Performance"]
     assert all(list(run.columns[-4:]) == added for run in runs)
     assert [[run[c][0] for c in added] for run in runs] == [
@@ -85,7 +87,7 @@ def test_a_run_gets_the_columns_of_the_original(tmp_path):
         [0, "sac", "sac-2", 7.0],  # what is tested counts, where something is
     ]
     assert list(runs[1]["Performance"]) == [3.0, 4.0]
-    assert [run["Condition1"][0] for run in plot.get_datasets(tmp_path, "mine")] == ["mine"] * 3
+    assert [run["Condition1"][0] for run in tables.get_datasets(tmp_path, "mine")] == ["mine"] * 3
 
 
 def test_a_run_of_the_original_library_is_drawn(tmp_path, capsys):
@@ -109,11 +111,11 @@ def test_a_run_of_the_original_library_is_drawn(tmp_path, capsys):
     )
     (folder / "config.json").write_text(json.dumps(settings))
 
-    ax = draw(plot.get_datasets(tmp_path))
+    ax = draw(tables.get_datasets(tmp_path))
     (line,) = ax.lines
     assert line.get_label() == "cmd_ppo"
     assert line.get_xydata().tolist() == [[4000, 21.5], [8000, 44.25]]
-    plot.main([str(tmp_path / "cmd_ppo")])
+    cli_plot.main([str(tmp_path / "cmd_ppo")])
     assert capsys.readouterr().out == f"Wrote {tmp_path / 'cmd_ppo' / 'plot.png'}\n"
 
 
@@ -126,7 +128,7 @@ def test_a_run_of_our_logger_is_drawn(tmp_path):
         logger.dump_epoch("Epoch EpRet* TotalEnvInteracts Time", Epoch=epoch,
                           TotalEnvInteracts=10 * (epoch + 1))  # fmt: skip
     logger.output_file.close()
-    (line,) = draw(plot.get_datasets(tmp_path)).lines
+    (line,) = draw(tables.get_datasets(tmp_path)).lines
     assert line.get_xydata().tolist() == [[10, 2.0], [30, 5.0]]
 
 
@@ -134,17 +136,17 @@ def test_folders_of_older_runs_are_skipped_unless_asked_for(tmp_path):
     write_seeds(tmp_path / "ppo", [1.0])
     older = tmp_path / "ppo" / "ppo_s0" / OLDER_RUNS
     write_run(older / "1", [9.0], dict(exp_name="ppo"))
-    assert [run["Performance"][0] for run in plot.get_datasets(tmp_path)] == [1.0]
-    assert [run["Performance"][0] for run in plot.get_datasets(older)] == [9.0]
+    assert [run["Performance"][0] for run in tables.get_datasets(tmp_path)] == [1.0]
+    assert [run["Performance"][0] for run in tables.get_datasets(older)] == [9.0]
     with pytest.raises(UserError, match="No folder is left"):
-        plot.get_all_datasets([older.parent / "older"])
+        tables.get_all_datasets([older.parent / "older"])
 
 
 @pytest.mark.parametrize("config", [None, "{not json", "[1, 2]", {"seed": 3}])
 def test_without_a_name_in_config_json_the_folder_gives_it(tmp_path, config):
     for seed in (0, 1):
         write_run(tmp_path / f"ppo_h64_s{seed}", [1.0, 2.0], config)
-    runs = plot.get_datasets(tmp_path)
+    runs = tables.get_datasets(tmp_path)
     assert [(run["Condition1"][0], run["Unit"][0]) for run in runs] == [
         ("ppo_h64", 0),
         ("ppo_h64", 1),
@@ -156,7 +158,7 @@ def test_a_last_line_that_was_cut_off_is_dropped(tmp_path, capsys, lost):
     folder = write_run(tmp_path / "x_s0", [1.0, 2.0, 3.125])
     table = folder / "progress.txt"
     table.write_text(table.read_text()[:-lost])  # the last line is '2 3.125 300' and its end
-    (run,) = plot.get_datasets(tmp_path)
+    (run,) = tables.get_datasets(tmp_path)
     assert list(run["Performance"]) == [1.0, 2.0]
     said = capsys.readouterr()
     assert said.err == f"{table} ends in the middle of a line; that line is left out.\n"
@@ -167,19 +169,19 @@ def test_a_torn_line_in_the_middle_is_dropped(tmp_path):
     folder = write_run(tmp_path / "x_s0", [1.0, 2.0, 3.0])
     table = folder / "progress.txt"
     table.write_text(table.read_text().replace("1\t2.0\t200\n", "1\t2.\n\n\0\0\0\n"))
-    (run,) = plot.get_datasets(tmp_path)
+    (run,) = tables.get_datasets(tmp_path)
     assert run["Performance"].tolist() == [1.0, 3.0] and run["Epoch"].tolist() == [0, 2]
 
 
 def test_an_empty_table_is_skipped_and_said(tmp_path, capsys):
     write_run(tmp_path / "a_s0", [1.0])
-    tables = [write_run(tmp_path / f"{name}_s0", []) / "progress.txt" for name in "bcd"]
-    tables[0].write_text("")
-    tables[1].write_text("\n\n\n")
-    assert tables[2].read_text() == "Epoch\tAverageEpRet\tTotalEnvInteracts\n"
-    assert len(plot.get_all_datasets([tmp_path])) == 1
+    files = [write_run(tmp_path / f"{name}_s0", []) / "progress.txt" for name in "bcd"]
+    files[0].write_text("")
+    files[1].write_text("\n\n\n")
+    assert files[2].read_text() == "Epoch\tAverageEpRet\tTotalEnvInteracts\n"
+    assert len(tables.get_all_datasets([tmp_path])) == 1
     said = capsys.readouterr().err.splitlines()
-    assert said == [f"{table} holds no epoch yet; it is left out." for table in tables]
+    assert said == [f"{table} holds no epoch yet; it is left out." for table in files]
 
 
 def test_a_table_that_cannot_be_read_is_skipped_and_said(tmp_path, capsys):
@@ -187,7 +189,7 @@ def test_a_table_that_cannot_be_read_is_skipped_and_said(tmp_path, capsys):
     (tmp_path / "b_s0").mkdir()
     table = tmp_path / "b_s0" / "progress.txt"
     table.symlink_to(tmp_path / "gone")
-    assert len(plot.get_all_datasets([tmp_path])) == 1
+    assert len(tables.get_all_datasets([tmp_path])) == 1
     said = f"There is no {table}. It is left out.\n"
     assert capsys.readouterr().err == said
 
@@ -208,28 +210,31 @@ def names(runs):
 
 
 def test_a_logdir_is_a_folder_or_how_several_begin(grid):
-    assert names(plot.get_all_datasets([str(grid / "ppo")])) == [
+    assert names(tables.get_all_datasets([str(grid / "ppo")])) == [
         "ppo_h32",
         "ppo_h64",
         "ppo_h64_relu",
     ]
-    assert names(plot.get_all_datasets(str(grid / "ppo_h6"))) == ["ppo_h64", "ppo_h64_relu"]
-    assert names(plot.get_all_datasets([grid / "ppo_h64"])) == ["ppo_h64"]
+    assert names(tables.get_all_datasets(str(grid / "ppo_h6"))) == ["ppo_h64", "ppo_h64_relu"]
+    assert names(tables.get_all_datasets([grid / "ppo_h64"])) == ["ppo_h64"]
     with pytest.raises(UserError, match="none whose name begins like that"):
-        plot.get_all_datasets([grid / "h64"])
-    assert names(plot.get_all_datasets([f"{grid / 'ppo_h64'}/", grid / "s"])) == ["ppo_h64", "sac"]
+        tables.get_all_datasets([grid / "h64"])
+    assert names(tables.get_all_datasets([f"{grid / 'ppo_h64'}/", grid / "s"])) == [
+        "ppo_h64",
+        "sac",
+    ]
 
 
 def test_a_prefix_in_the_current_folder(grid, monkeypatch, capsys):
     monkeypatch.chdir(grid)
-    assert names(plot.get_all_datasets(["sa"])) == ["sac"]
-    plot.main(["ppo"])
+    assert names(tables.get_all_datasets(["sa"])) == ["sac"]
+    cli_plot.main(["ppo"])
     assert capsys.readouterr().out == "Wrote plot.png\n" and (grid / "plot.png").is_file()
 
 
 def test_select_and_exclude(grid):
     def chosen(**kwargs):
-        return names(plot.get_all_datasets([str(grid / "ppo"), str(grid / "sac")], **kwargs))
+        return names(tables.get_all_datasets([str(grid / "ppo"), str(grid / "sac")], **kwargs))
 
     assert chosen(select=["h64"]) == ["ppo_h64", "ppo_h64_relu"]
     assert chosen(select=["h64", "_relu"]) == ["ppo_h64_relu"]
@@ -242,17 +247,17 @@ def test_select_and_exclude(grid):
 
 
 def test_a_legend_names_the_folders(grid):
-    runs = plot.get_all_datasets([grid / "sac", grid / "ppo_h"], ["one", "two", "two", "four"])
+    runs = tables.get_all_datasets([grid / "sac", grid / "ppo_h"], ["one", "two", "two", "four"])
     assert names(runs) == ["one", "two", "two", "four"]
     assert [run["Unit"].iloc[0] for run in runs] == [0, 0, 1, 0]
     assert [run["Condition2"].iloc[0] for run in runs] == ["one-0", "two-1", "two-2", "four-3"]
     with pytest.raises(UserError, match=r"1 title\(s\) for 3 folder\(s\): .*ppo_h32, .*Give one"):
-        plot.get_all_datasets([grid / "ppo"], ["only one"])
+        tables.get_all_datasets([grid / "ppo"], ["only one"])
 
 
 def test_a_run_reached_by_two_paths_counts_once(grid):
-    assert names(plot.get_all_datasets([grid, grid / "sac", f"{grid}/sac/"])).count("sac") == 1
-    assert names(plot.get_all_datasets([grid / "sac", grid / "sac" / "sac_s0"], ["a", "b"])) == [
+    assert names(tables.get_all_datasets([grid, grid / "sac", f"{grid}/sac/"])).count("sac") == 1
+    assert names(tables.get_all_datasets([grid / "sac", grid / "sac" / "sac_s0"], ["a", "b"])) == [
         "a",
         "b",
     ]
@@ -263,22 +268,22 @@ def test_a_run_reached_by_two_paths_counts_once(grid):
 
 def test_smoothing_against_numbers_worked_by_hand():
     y = [2.0, 4.0, 9.0, 1.0]
-    assert plot.smoothed(y, 1).tolist() == y
-    assert plot.smoothed(y, 3).tolist() == [3.0, 5.0, 14 / 3, 5.0]
-    assert plot.smoothed(y, 2).tolist() == [2.0, 3.0, 6.5, 5.0]
-    assert plot.smoothed(y, 99).tolist() == [4.0] * 4  # the original could not
+    assert curves.smoothed(y, 1).tolist() == y
+    assert curves.smoothed(y, 3).tolist() == [3.0, 5.0, 14 / 3, 5.0]
+    assert curves.smoothed(y, 2).tolist() == [2.0, 3.0, 6.5, 5.0]
+    assert curves.smoothed(y, 99).tolist() == [4.0] * 4  # the original could not
 
 
 @pytest.mark.parametrize("window", range(1, 12))
 def test_smoothing_is_that_of_the_original(window):
     y, ones = np.random.default_rng(0).normal(size=11), np.ones(window)
     expected = np.convolve(y, ones, "same") / np.convolve(np.ones(11), ones, "same")
-    np.testing.assert_allclose(plot.smoothed(y, window), expected, rtol=1e-12)
+    np.testing.assert_allclose(curves.smoothed(y, window), expected, rtol=1e-12)
 
 
 def test_each_run_is_smoothed_by_itself_and_the_data_stay_as_they_are(tmp_path):
     write_seeds(tmp_path / "x", [2.0, 4.0, 9.0, 1.0], [4.0, 6.0, 11.0, 3.0])
-    runs = plot.get_datasets(tmp_path)
+    runs = tables.get_datasets(tmp_path)
     for _ in range(2):
         ax = draw(runs, smooth=3)
         np.testing.assert_allclose(ax.lines[0].get_ydata(), [4.0, 6.0, 17 / 3, 6.0])
@@ -297,7 +302,7 @@ def test_each_run_is_smoothed_by_itself_and_the_data_stay_as_they_are(tmp_path):
 )
 def test_the_line_is_the_estimate_over_runs(tmp_path, estimator, expected):
     write_seeds(tmp_path / "x", [1.0, 2.0], [2.0, 8.0], [6.0, 5.0])
-    runs = plot.get_datasets(tmp_path)
+    runs = tables.get_datasets(tmp_path)
     for data in (runs, pd.concat(runs)):  # the original took both
         (line,) = draw(data, estimator=estimator).lines
         assert line.get_xdata().tolist() == [100, 200] and line.get_ydata().tolist() == expected
@@ -305,15 +310,15 @@ def test_the_line_is_the_estimate_over_runs(tmp_path, estimator, expected):
 
 def test_the_interquartile_mean_leaves_a_quarter_out_at_each_end(tmp_path):
     write_seeds(tmp_path / "x", [90.0, 1.0], [2.0, 2.0], [3.0, 6.0], [-50.0, 900.0], [7.0, -8.0])
-    ax = draw(plot.get_datasets(tmp_path), estimator="iqm")
+    ax = draw(tables.get_datasets(tmp_path), estimator="iqm")
     assert ax.lines[0].get_ydata().tolist() == [4.0, 3.0]
     assert caption(ax) == "line: interquartile mean of 5 runs; band: 95 % bootstrap interval"
 
 
 def slow_interval(values, middle):
     """The 95 % percentile interval, one resample after another."""
-    rng = np.random.default_rng(plot.BOOTSTRAP_SEED)
-    picks = rng.integers(len(values), size=(plot.RESAMPLES, len(values)))
+    rng = np.random.default_rng(curves.BOOTSTRAP_SEED)
+    picks = rng.integers(len(values), size=(curves.RESAMPLES, len(values)))
     estimates = sorted(middle([values[i] for i in row]) for row in picks)
 
     def quantile(q):
@@ -335,7 +340,7 @@ MIDDLES = dict(
 def test_the_band_is_the_bootstrap_interval(tmp_path, estimator):
     seeds = np.random.default_rng(1).normal(size=(5, 3)) * [1.0, 5.0, 0.1]
     write_seeds(tmp_path / "x", *seeds)
-    ax = draw(plot.get_datasets(tmp_path), estimator=estimator)
+    ax = draw(tables.get_datasets(tmp_path), estimator=estimator)
     line = dict(ax.lines[0].get_xydata())
     for epoch, (x, (low, high)) in enumerate(sorted(edges(ax).items())):
         assert x == 100 * (epoch + 1) and low <= line[x] <= high
@@ -353,32 +358,32 @@ def test_all_x_at_once_equal_one_x_after_another(estimator, band):
     rng = np.random.default_rng(2)
     lengths = (700, 450, 700, 30, 700)  # several runs at some x, fewer at others
     runs = [pd.Series(rng.normal(size=n), np.arange(n) * 10.0) for n in lengths]
-    x, line, low, high, number = plot.summarize(runs, estimator, band)
+    x, line, low, high, number = curves.summarize(runs, estimator, band)
     assert x.tolist() == runs[0].index.tolist()
     assert number == [5] * 30 + [4] * 420 + [3] * 250
     for i in (0, 29, 30, 449, 450, 699):
         here = [run[run.index == x[i]] for run in runs if x[i] in run.index]
-        alone = plot.summarize(here, estimator, band)
+        alone = curves.summarize(here, estimator, band)
         np.testing.assert_allclose([line[i], low[i], high[i]], np.ravel(alone[1:4]), rtol=1e-9)
 
 
 def test_a_line_has_no_more_points_than_a_picture_shows():
     times = np.cumsum(np.random.default_rng(0).uniform(1, 2, size=(10, 1000)), axis=1)
     runs = [pd.Series(t * 2, t) for t in times]  # no second is the same in two runs
-    x, line, *_ = plot.summarize(runs, band="none")
-    assert len(x) == plot.MOST_POINTS and (x[0], x[-1]) == (times.min(), times.max())
+    x, line, *_ = curves.summarize(runs, band="none")
+    assert len(x) == curves.MOST_POINTS and (x[0], x[-1]) == (times.min(), times.max())
     np.testing.assert_allclose(line, 2 * x)
 
 
 def test_the_bootstrap_interval_is_as_wide_as_theory_says():
     values = np.random.default_rng(0).normal(size=400)
-    (low,), (high,) = plot._edges(values[:, None], "mean", "ci")
+    (low,), (high,) = curves._edges(values[:, None], "mean", "ci")
     assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
 
 
 def test_other_bands(tmp_path):
     write_seeds(tmp_path / "x", [1.0, 0.0], [2.0, 0.0], [6.0, 3.0])
-    runs = plot.get_datasets(tmp_path)
+    runs = tables.get_datasets(tmp_path)
     least_and_greatest = draw(runs, band="minmax")
     assert edges(least_and_greatest) == {100: (1, 6), 200: (0, 3)}
     assert caption(least_and_greatest) == "line: mean of 3 runs; band: all runs"
@@ -392,14 +397,14 @@ def test_other_bands(tmp_path):
 
 def test_one_seed_is_a_line_without_a_band(tmp_path):
     write_seeds(tmp_path / "x", [1.0, 2.0])
-    ax = draw(plot.get_datasets(tmp_path))
+    ax = draw(tables.get_datasets(tmp_path))
     assert not any(c.get_paths() for c in ax.collections)
     assert caption(ax) == "each line: one run"
 
 
 def test_count_draws_each_run_by_itself(tmp_path):
     write_seeds(tmp_path / "x", [1.0, 2.0], [3.0, 4.0])
-    ax = draw(plot.get_datasets(tmp_path), condition="Condition2")
+    ax = draw(tables.get_datasets(tmp_path), condition="Condition2")
     assert {line.get_label(): line.get_ydata().tolist() for line in ax.lines} == {
         "x-0": [1, 2],
         "x-1": [3, 4],
@@ -409,7 +414,7 @@ def test_count_draws_each_run_by_itself(tmp_path):
 
 def test_a_shorter_run_is_not_continued(tmp_path):
     write_seeds(tmp_path / "x", [0.0, 0.0, 0.0, 0.0], [2.0, 4.0])
-    ax = draw(plot.get_datasets(tmp_path), band="minmax")
+    ax = draw(tables.get_datasets(tmp_path), band="minmax")
     assert ax.lines[0].get_ydata().tolist() == [1, 2, 0, 0]
     assert edges(ax) == {100: (0, 2), 200: (0, 4)}
     assert caption(ax).startswith("line: mean of 1 to 2 runs")
@@ -417,21 +422,21 @@ def test_a_shorter_run_is_not_continued(tmp_path):
 
 def test_missing_epochs_and_values_are_interpolated_within_a_run(tmp_path):
     write_seeds(tmp_path / "x", [0.0, 10.0, 20.0], [0.0, np.nan, 40.0], [np.inf, 6.0, 6.0])
-    (line,) = draw(plot.get_datasets(tmp_path)).lines
+    (line,) = draw(tables.get_datasets(tmp_path)).lines
     assert line.get_ydata().tolist() == [0, 12, 22]
 
 
 def test_runs_on_different_grids_meet_on_the_union(tmp_path):
     write_run(tmp_path / "x_s0", [0.0, 10.0], Time=[0.0, 10.0])
     write_run(tmp_path / "x_s1", [4.0, 8.0], Time=[5.0, 7.0])
-    (line,) = draw(plot.get_datasets(tmp_path), "Time").lines
+    (line,) = draw(tables.get_datasets(tmp_path), "Time").lines
     assert line.get_xydata().tolist() == [[0, 0], [5, 4.5], [7, 7.5], [10, 10]]
 
 
 def test_runs_of_one_name_from_two_calls_stay_two_runs(tmp_path):
     for place, result in (("a", 1.0), ("b", 3.0)):
         write_run(tmp_path / place, [result], dict(exp_name="same"))
-    ax = draw([*plot.get_datasets(tmp_path / "a"), *plot.get_datasets(tmp_path / "b")])
+    ax = draw([*tables.get_datasets(tmp_path / "a"), *tables.get_datasets(tmp_path / "b")])
     assert ax.lines[0].get_ydata().tolist() == [2.0]
     assert caption(ax).startswith("line: mean of 2 runs")
 
@@ -439,7 +444,7 @@ def test_runs_of_one_name_from_two_calls_stay_two_runs(tmp_path):
 def test_an_experiment_without_the_column_keeps_its_colour_for_other_panels(tmp_path):
     write_run(tmp_path / "a", [1.0, 2.0], dict(exp_name="ppo"))
     write_run(tmp_path / "b", [1.0, 2.0], dict(exp_name="sac"), LossQ=[5.0, 6.0])
-    runs = plot.get_datasets(tmp_path)
+    runs = tables.get_datasets(tmp_path)
     (loss,) = draw(runs, value="LossQ").lines
     assert loss.get_label() == "sac" and loss.get_ydata().tolist() == [5, 6]
     assert loss.get_color() == draw(runs).lines[1].get_color() != draw(runs).lines[0].get_color()
@@ -451,13 +456,13 @@ def test_an_experiment_without_the_column_keeps_its_colour_for_other_panels(tmp_
 def test_many_lines_can_be_told_apart(tmp_path):
     for i in range(20):
         write_run(tmp_path / f"run{i:02}", [1.0, i], dict(exp_name=f"e{i}"))
-    lines = draw(plot.get_datasets(tmp_path)).lines
+    lines = draw(tables.get_datasets(tmp_path)).lines
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 20
 
 
 def test_a_single_epoch_is_a_visible_point(tmp_path):
     write_seeds(tmp_path / "x", [1.0])
-    assert draw(plot.get_datasets(tmp_path)).lines[0].get_marker() == "o"
+    assert draw(tables.get_datasets(tmp_path)).lines[0].get_marker() == "o"
 
 
 @pytest.mark.parametrize(
@@ -465,29 +470,29 @@ def test_a_single_epoch_is_a_visible_point(tmp_path):
 )
 def test_large_numbers_on_the_x_axis_are_short(tmp_path, x, text):
     write_seeds(tmp_path / "x", [1.0, 2.0])
-    ax = draw(plot.get_datasets(tmp_path))
+    ax = draw(tables.get_datasets(tmp_path))
     assert ax.xaxis.get_major_formatter()(x, 0) == text
 
 
 def test_a_picture_is_written_beside_the_first_folder_and_named(tmp_path, capsys):
     first = write_seeds(tmp_path / "a", [1.0, 2.0], [2.0, 3.0])
     second = write_seeds(tmp_path / "b", [1.0, 2.0])
-    plot.main([str(first), str(second)])
+    cli_plot.main([str(first), str(second)])
     assert capsys.readouterr().out == f"Wrote {first / 'plot.png'}\n"
     picture = imread(first / "plot.png")
     assert picture.shape == (660, 960, 4)
     colors = np.unique(np.round(picture[..., :3] * 255).astype(int).reshape(-1, 3), axis=0)
     shown = {tuple(color) for color in colors.tolist()}
-    for color in plot.COLORS[:2]:
+    for color in curves.COLORS[:2]:
         assert tuple(bytes.fromhex(color[1:])) in shown
-    assert tuple(bytes.fromhex(plot.COLORS[2][1:])) not in shown
+    assert tuple(bytes.fromhex(curves.COLORS[2][1:])) not in shown
 
 
 def test_the_picture_says_what_it_shows(tmp_path, capsys):
     for name in ("a", "b"):
         write_seeds(tmp_path / name, [1.0, 2.0], [2.0, 3.0], environment=dict(id="Walker2d-v5"))
     output = tmp_path / "out.svg"
-    plot.main([*map(str, (tmp_path / "a", tmp_path / "b")), "-o", str(output),
+    cli_plot.main([*map(str, (tmp_path / "a", tmp_path / "b")), "-o", str(output),
                "-y", "Performance", "Epoch", "-l", "first", "second"])  # fmt: skip
     text = svg_text(output)
     assert text.count("line: mean of 2 runs; band: 95 % bootstrap interval") == 2  # panels
@@ -495,9 +500,9 @@ def test_the_picture_says_what_it_shows(tmp_path, capsys):
         assert label in " ".join(text)
     assert "Wrote" in capsys.readouterr().out
     write_run(tmp_path / "c", [1.0], dict(environment=dict(id="Hopper-v5")))
-    plot.make_plots([tmp_path / "a", tmp_path / "c"], output=output)
+    curves.make_plots([tmp_path / "a", tmp_path / "c"], output=output)
     assert "-v5" not in " ".join(svg_text(output))  # only what all runs share
-    plot.make_plots([tmp_path / "a"], output=output, count=True)
+    curves.make_plots([tmp_path / "a"], output=output, count=True)
     assert {"a-0", "a-1", "each line: one run"} <= set(svg_text(output))
 
 
@@ -507,17 +512,17 @@ def test_the_picture_says_what_it_shows(tmp_path, capsys):
 def test_the_ending_chooses_the_format(tmp_path, suffix, start):
     write_seeds(tmp_path / "a", [1.0, 2.0])
     output = tmp_path / f"out.{suffix}"
-    plot.make_plots([tmp_path / "a"], output=output)
+    curves.make_plots([tmp_path / "a"], output=output)
     assert output.read_bytes().startswith(start) and output.stat().st_size > 5000
 
 
 @pytest.mark.parametrize(
     "function, expected",
     [
-        (plot.plot_data, "data xaxis=Epoch value=AverageEpRet condition=Condition1 smooth=1"),
-        (plot.get_datasets, "logdir condition=None"),
-        (plot.get_all_datasets, "all_logdirs legend=None select=None exclude=None"),
-        (plot.make_plots, "all_logdirs legend=None xaxis=None values=None count=False "
+        (curves.plot_data, "data xaxis=Epoch value=AverageEpRet condition=Condition1 smooth=1"),
+        (tables.get_datasets, "logdir condition=None"),
+        (tables.get_all_datasets, "all_logdirs legend=None select=None exclude=None"),
+        (curves.make_plots, "all_logdirs legend=None xaxis=None values=None count=False "
          "font_scale=1.5 smooth=1 select=None exclude=None estimator=mean"),
     ],
 )  # fmt: skip
@@ -533,11 +538,11 @@ def test_scripts_for_the_original_call_it_the_same_way(function, expected):
 
 def test_all_flags_arrive(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(plot, "make_plots", lambda **kwargs: seen.append(kwargs))
-    plot.main(["d"])
+    monkeypatch.setattr(cli_plot, "make_plots", lambda **kwargs: seen.append(kwargs))
+    cli_plot.main(["d"])
     long = "d e --legend L M --xaxis X --value V W --count --smooth 3 --select S --exclude E F"
-    plot.main(shlex.split(f"{long} --est median --band std --output o.png"))
-    plot.main(shlex.split("d -l L -x X -y V -s 3 -o o.pdf"))
+    cli_plot.main(shlex.split(f"{long} --est median --band std --output o.png"))
+    cli_plot.main(shlex.split("d -l L -x X -y V -s 3 -o o.pdf"))
     defaults, everything, short = seen
     assert defaults == dict(
         all_logdirs=["d"], legend=None, xaxis="TotalEnvInteracts", values=None, count=False,
@@ -551,7 +556,7 @@ def test_all_flags_arrive(tmp_path, monkeypatch):
     assert short == defaults | dict(legend=["L"], xaxis="X", values=["V"], smooth=3, output="o.pdf")
     for wrong in (["d", "--est", "sum"], ["d", "--band", "sem"], ["d", "--smooth", "x"], []):
         with pytest.raises(SystemExit) as exit:
-            plot.main(wrong)
+            cli_plot.main(wrong)
         assert exit.value.code == 2
 
 
@@ -564,12 +569,12 @@ def test_a_window_opens_where_there_is_a_screen(tmp_path, monkeypatch):
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(matplotlib, "get_backend", lambda: "TkAgg")
     plt.switch_backend("agg")  # stands for the window's, which cannot be made here
-    plot.make_plots([tmp_path / "a"])
+    curves.make_plots([tmp_path / "a"])
     plt.close("all")
     assert shown == ["a"] and not (tmp_path / "a" / "plot.png").exists()
-    plot.make_plots([tmp_path / "a"], output=tmp_path / "asked.png")
+    curves.make_plots([tmp_path / "a"], output=tmp_path / "asked.png")
     monkeypatch.setattr(matplotlib, "get_backend", lambda: "agg")  # a screen, but no toolkit
-    plot.make_plots([tmp_path / "a"])
+    curves.make_plots([tmp_path / "a"])
     assert shown == ["a"] and (tmp_path / "a" / "plot.png").exists()
     assert (tmp_path / "asked.png").exists() and not plt.get_fignums()
 
@@ -579,7 +584,7 @@ def test_plot_data_draws_on_the_present_axes_of_pyplot(tmp_path):
 
     plt.switch_backend("agg")
     write_seeds(tmp_path / "a", [1.0, 2.0])
-    ax = plot.plot_data(plot.get_datasets(tmp_path), linewidth=4)
+    ax = curves.plot_data(tables.get_datasets(tmp_path), linewidth=4)
     assert ax is plt.gca() and ax.lines[0].get_linewidth() == 4
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Epoch", "AverageEpRet")
     plt.close("all")
@@ -604,39 +609,39 @@ def run(tmp_path):
 def test_a_missing_folder_is_named(tmp_path):
     gone = tmp_path / "gone"
     with pytest.raises(UserError, match=f"There is no folder {gone}, and none whose name begins"):
-        plot.main([str(gone)])
+        cli_plot.main([str(gone)])
     with pytest.raises(UserError, match="There is no folder .*/gone/deep, and none"):
-        plot.main([str(gone / "deep")])
+        cli_plot.main([str(gone / "deep")])
     with pytest.raises(UserError, match=f"There is no folder {gone}. Give the folder of a run"):
-        plot.get_datasets(gone)
+        tables.get_datasets(gone)
 
 
 def test_a_folder_without_runs_is_named(tmp_path, capsys):
     (tmp_path / "none").mkdir()
     message = "No progress.txt with an epoch in it was found in .*none"
     with pytest.raises(UserError, match=message):
-        plot.main([str(tmp_path / "none")])
+        cli_plot.main([str(tmp_path / "none")])
     write_run(tmp_path / "none" / "x", [])
     with pytest.raises(UserError, match=message):
-        plot.main([str(tmp_path / "none")])
+        cli_plot.main([str(tmp_path / "none")])
     assert "holds no epoch yet" in capsys.readouterr().err
 
 
 def test_an_unknown_column_is_answered_with_the_nearest(run):
     with pytest.raises(UserError) as error:
-        plot.main([str(run), "--value", "Condition"])
+        cli_plot.main([str(run), "--value", "Condition"])
     text = str(error.value)
     assert text.startswith(
         "There is no column 'Condition'. Did you mean 'Condition2' or 'Condition1'"
     )
     assert "Known are: Epoch, AverageEpRet, TotalEnvInteracts, Unit" in text
     with pytest.raises(UserError, match="no column 'epoch'. Did you mean 'Epoch'"):
-        plot.main([str(run), "-x", "epoch"])
+        cli_plot.main([str(run), "-x", "epoch"])
 
 
 def test_a_run_without_returns_has_no_performance(tmp_path):
     write_run(tmp_path / "x", [1.0, 2.0], column="Loss")
-    runs = plot.get_datasets(tmp_path)
+    runs = tables.get_datasets(tmp_path)
     assert draw(runs, value="Loss").lines[0].get_ydata().tolist() == [1, 2]
     with pytest.raises(UserError, match="no column 'Performance'.* Known are: Epoch, Loss,"):
         draw(runs)
@@ -645,7 +650,7 @@ def test_a_run_without_returns_has_no_performance(tmp_path):
 def test_a_column_without_numbers_is_named(run):
     message = "No run has numbers under both 'TotalEnvInteracts' and 'Condition1'"
     with pytest.raises(UserError, match=message):
-        plot.main([str(run), "-y", "Condition1"])
+        cli_plot.main([str(run), "-y", "Condition1"])
 
 
 @pytest.mark.parametrize(
@@ -665,7 +670,7 @@ def test_a_column_without_numbers_is_named(run):
 )
 def test_settings_that_make_no_sense(run, settings, message):
     with pytest.raises(UserError, match=message):
-        plot.make_plots([run], **settings)
+        curves.make_plots([run], **settings)
     assert not (run / "plot.png").exists()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spinup.algos.pytorch.dqn import dqn
 from spinup.parts.buffers import NStepReplayBuffer, ReplayBuffer
 from spinup.parts.checkpoint import read_tree, write_tree
-from spinup.parts.priorities import LEAST_ERROR, Priorities, SumTree
+from spinup.parts.prioritized import LEAST_ERROR, Priorities, SumTree
 from spinup.parts.pytorch.tensors import as_tensors
 
 quickly = settings(max_examples=80, deadline=None, derandomize=True, database=None)

@@ -10,7 +10,7 @@ import killing
 import pytest
 
 from spinup.parts.checkpoint import read_tree
-from spinup.utils.mpi_tools import mpiexec
+from spinup.parts.mpi import mpiexec
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -31,7 +31,7 @@ def under_mpiexec(program, n=2, timeout=120):
 def test_tools_agree_with_arithmetic(n):
     program = f"""
 import numpy as np, torch
-from spinup.utils.mpi_tools import *
+from spinup.parts.mpi import *
 from spinup.utils.mpi_pytorch import *
 rank, n = proc_id(), num_procs()
 assert n == {n}
@@ -77,17 +77,17 @@ print("agreed")
 def test_one_exchange_for_all_gradients():
     program = """
 import torch
-from spinup.utils import mpi_tools
+from spinup.parts import mpi
 from spinup.utils.mpi_pytorch import mpi_avg_grads
 net = torch.nn.Sequential(*[torch.nn.Linear(3, 3) for _ in range(5)])
 net(torch.ones(2, 3)).sum().backward()
 calls = []
-world = mpi_tools._world()
+world = mpi._world()
 class Counting:
     def __getattr__(self, name):
         if name == "Allreduce": calls.append(name)
         return getattr(world, name)
-mpi_tools._world = lambda: Counting()
+mpi._world = lambda: Counting()
 mpi_avg_grads(net)
 assert calls == ["Allreduce"], calls
 """
@@ -112,7 +112,7 @@ from spinup.algos.pytorch.{algorithm} import {algorithm} as module
 from spinup.parts.pytorch import learning
 from spinup.parts.buffers import Rollout
 from spinup.parts.pytorch.networks import MLPActorCritic
-from spinup.utils.mpi_tools import proc_id
+from spinup.parts.mpi import proc_id
 def updated(rollout):
     torch.manual_seed(3)
     ac = MLPActorCritic(Box(-1, 1, (3,)), Discrete(2), hidden_sizes=(8,))
@@ -139,7 +139,7 @@ def test_weights_are_equal_on_all_ranks_after_every_epoch(algorithm, tmp_path):
     program = f"""
 from spinup.parts import checkpoint
 from spinup.run import main
-from spinup.utils.mpi_tools import _world, proc_id
+from spinup.parts.mpi import _world, proc_id
 NOT_LEARNED = ("env", "test_env", "logger", "buffer", "random_streams")
 write_tree = checkpoint.write_tree
 def compared(path, tree):
@@ -186,7 +186,7 @@ def test_gradient_steps_per_environment_step_stay_one(tmp_path):
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_failing_rank_ends_the_job_with_its_traceback(failing):
     program = f"""
-from spinup.utils.mpi_tools import proc_id, barrier
+from spinup.parts.mpi import proc_id, barrier
 if proc_id() == {failing}:
     raise RuntimeError("the wheels came off")
 barrier()

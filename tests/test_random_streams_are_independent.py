@@ -10,7 +10,8 @@ from gymnasium.spaces import Box, Discrete
 import spinup
 from spinup.algos.pytorch.acer.acer import replays_due
 from spinup.parts.checkpoint import read_tree
-from spinup.parts.envs import EnvMaker, VectorEnv
+from spinup.parts.envs import VectorEnv
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.seeds import Seeds, derive, framework_seed, run_seeds
 
 SMALL = dict(

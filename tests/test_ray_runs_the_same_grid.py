@@ -12,11 +12,12 @@ from pathlib import Path
 import grids
 import pytest
 
-from spinup.parts.checkpoint import read_latest
-from spinup.utils import ray_jobs
-from spinup.utils.errors import UserError
-from spinup.utils.jobs import JobsFailed, run_jobs
+from spinup.experiments import ray_jobs
+from spinup.experiments.jobs import run_jobs
+from spinup.parts.errors import JobsFailed, UserError
+from spinup.parts.run_folder import read_latest
 
+MANY = 30  # epochs, so that no run ends while its node is being taken away
 QUICK = dict(
     health_check_initial_delay_ms=500, health_check_period_ms=500, health_check_failure_threshold=4
 )  # a node that dies is noticed in seconds
@@ -76,12 +77,12 @@ def epochs_of(data) -> list[int]:
 def trained_by(mark) -> list[Path]:
     """The folders of the runs whose processes have a mark."""
     commands = grids.marked(mark)
-    return [Path(words[-1]) for words in commands if "spinup.utils.run_entrypoint" in words]
+    return [Path(words[-1]) for words in commands if "spinup.experiments.entrypoint" in words]
 
 
 def in_the_middle(folder) -> bool:
     """Far enough to have a checkpoint, too far from the end to get there before it is killed."""
-    return 1 <= (read_latest(folder) or {"epoch": 0})["epoch"] <= grids.EPOCHS // 4
+    return 1 <= (read_latest(folder) or {"epoch": 0})["epoch"] <= MANY // 10
 
 
 def check_it_went_on(data, output):
@@ -114,21 +115,21 @@ def test_a_node_dies_and_all_finish(cluster, add_node, tmp_path, capsys):
     done = meanwhile(
         doomed_has_a_checkpoint, lambda: cluster.remove_node(doomed, allow_graceful=False)
     )
-    run_jobs(grids.twelve(data), ray_address=cluster.address)
+    run_jobs(grids.twelve(data, MANY), ray_address=cluster.address)
     done.set()
     assert max(at_once) == 2  # a CPU each
     check_it_went_on(data, capsys.readouterr().out)
     check_folders(data)
-    grids.train_here(grids.twelve(tmp_path / "alone"))
+    grids.train_here(grids.twelve(tmp_path / "alone", MANY))
     assert len(grids.tables(data)) == 12
     assert grids.tables(data) == grids.tables(tmp_path / "alone")
-    run_jobs(grids.twelve(data))  # here, where all of them are known to be finished
+    run_jobs(grids.twelve(data, MANY))  # here, where all of them are known to be finished
     assert capsys.readouterr().out.count("finished before") == 12
 
 
 def test_without_a_shared_folder_too(cluster, add_node, tmp_path, capsys):
     """Long runs that keep a replay: what is sent is sent while they train."""
-    data, epochs = tmp_path / "data", 30
+    data, epochs = tmp_path / "data", MANY
     own = {ray_jobs.SCRATCH: str(tmp_path / "scratch")}
     add_node(**own)
     doomed = add_node(**own)
@@ -167,9 +168,11 @@ def test_ctrl_c_reaches_the_nodes(cluster, add_node, tmp_path):
     assert f"Stopped after {epoch} of {many} epochs" in output.read_text()
 
 
-def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path):
+def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path, monkeypatch):
     """Two processes that train one policy are one task of two CPUs."""
-    token, before = Path.home() / ".ray", set(Path(tempfile.gettempdir()).iterdir())
+    token, temporary = Path.home() / ".ray", Path(tempfile.mkdtemp(prefix="r"))  # a short path
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     known, variables = token.exists(), dict(os.environ)
     pair = grids.twelve(tmp_path, epochs=2)[0]
     pair.num_cpu = 2
@@ -177,8 +180,8 @@ def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path):
     with pytest.raises(JobsFailed, match="ZeroDivisionError"):
         run_jobs([pair, broken], ray_address="local")
     assert read_latest(tmp_path / "vpg" / "vpg_s0") == dict(epoch=2, num_procs=2)
-    left = set(Path(tempfile.gettempdir()).iterdir()) - before
-    assert not [path for path in left if path.name.startswith(("ray", "spinup"))]
+    assert list(temporary.iterdir()) == []
+    temporary.rmdir()
     assert token.exists() is known
     # Ray sets some of its own when it is first used in a process; what is secret must be gone.
     left = {name for name in os.environ if name.startswith("RAY_AUTH")}

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinup.algos.pytorch.sac import sac as sac_module
-from spinup.parts.buffers import ReplayBuffer, ReplayLog
+from spinup.parts.buffers import ReplayBuffer
+from spinup.parts.errors import UserError
 from spinup.parts.pytorch import learning
-from spinup.utils.errors import UserError
+from spinup.parts.replay_log import ReplayLog
 
 
 def transition(k):

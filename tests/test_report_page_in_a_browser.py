@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
 
-from spinup.utils import plot, report
-from spinup.utils.errors import UserError
+from spinup.cli import report as cli_report
+from spinup.parts.errors import UserError
+from spinup.results import curves, report, tables
 
 ARGUMENTS = [
     "--no-sandbox", "--headless", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -177,14 +178,14 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def written(runs):
-    report.main([str(runs)])
+    cli_report.main([str(runs)])
     return runs / "report.html"
 
 
 def summary(runs, name, value="AverageEpRet", smooth=1, line="mean", band="ci"):
-    found = plot.get_datasets(runs / name)
-    curves = [plot._curve(run, "TotalEnvInteracts", value, smooth) for run in found]
-    return plot.summarize(curves, line, band)
+    found = tables.get_datasets(runs / name)
+    drawn = [curves._curve(run, "TotalEnvInteracts", value, smooth) for run in found]
+    return curves.summarize(drawn, line, band)
 
 
 def read(page, *keys, panel="Hopper-v5"):
@@ -268,7 +269,7 @@ def test_smoothing_is_that_of_spinup_plot(page, runs):
 
 
 def test_lines_and_bands_are_those_of_spinup_plot(page, runs):
-    for line, band in itertools.product(LINES, plot.BANDS):
+    for line, band in itertools.product(LINES, curves.BANDS):
         choose(page, "line", line)
         choose(page, "band", band)
         told = read(page, "End")
@@ -318,9 +319,9 @@ def test_the_pointer_reads_values(page):
 
 
 def test_the_results_are_those_of_spinup_compare(page, runs, capsys):
-    from spinup.utils import compare
+    from spinup.cli import compare as cli_compare
 
-    compare.main([str(runs), "--json"])
+    cli_compare.main([str(runs), "--json"])
     found = json.loads(capsys.readouterr().out)
     rows = page.locator('[aria-label="Final performance"] tbody tr')
     shown = [re.split(r"[\t\n]+", row.inner_text().strip()) for row in rows.all()]
@@ -471,7 +472,7 @@ def test_the_charts_follow_the_width(opened, written):
 
 def test_the_colours_are_those_of_spinup_plot():
     style = Path(report.__file__).with_suffix(".css").read_text()
-    assert tuple(re.findall(r"--c\d: light-dark\((#\w+),", style)) == plot.COLORS
+    assert tuple(re.findall(r"--c\d: light-dark\((#\w+),", style)) == curves.COLORS
 
 
 # ---------------------------------------------------------------- nothing else gets in or out
@@ -494,7 +495,7 @@ def test_what_runs_say_is_text_and_never_code(opened, tmp_path):
         (run / "output.txt").write_text(f"{HOSTILE}\nRuntimeError: {HOSTILE}\n")
         (run / "<b onclick=window.ran=5>.gif").write_bytes(b"GIF89a")
     output = tmp_path / "page.html"
-    report.main([str(folder), "-o", str(output)])
+    cli_report.main([str(folder), "-o", str(output)])
     page = opened(output)
     choose(page, "y", HOSTILE)
     page.locator("#single").check()
@@ -530,7 +531,7 @@ def test_runs_of_the_original_and_single_runs_have_a_page(opened, tmp_path):
     run = tmp_path / "2019-01-22_10-11-12-cmd_ppo_s0"
     write_run(run, dict(Epoch=[0], AverageEpRet=[21.5], TotalEnvInteracts=[4000]))
     (run / "config.json").unlink()
-    report.main([str(run)])
+    cli_report.main([str(run)])
     page = opened(run / "report.html")
     assert page.locator("circle.curve").count() == 1  # a single epoch is a point
     assert page.locator("#settings").is_hidden() and page.locator("#films").is_hidden()
@@ -539,7 +540,7 @@ def test_runs_of_the_original_and_single_runs_have_a_page(opened, tmp_path):
 
 def test_the_title_the_file_and_what_is_judged_can_be_chosen(opened, runs, tmp_path, capsys):
     output = tmp_path / "notes.html"
-    report.main(
+    cli_report.main(
         [str(runs / "ppo"), "-o", str(output), "--title", "Monday", "-y", "LossV", "--last", "1"]
     )
     assert capsys.readouterr().out == f"Wrote {output}\n"
@@ -556,7 +557,7 @@ def test_long_runs_are_thinned_and_it_is_said(opened, tmp_path, monkeypatch):
         epochs = np.arange(400)
         columns = dict(Epoch=epochs, AverageEpRet=epochs * 2.0, TotalEnvInteracts=epochs)
         write_run(tmp_path / f"x_s{seed}", columns, exp_name="x", seed=seed)
-    report.main([str(tmp_path)])
+    cli_report.main([str(tmp_path)])
     page = opened(tmp_path / "report.html")
     assert "drawn through" in page.locator("#doubts").inner_text()
     assert 40 < page.locator(".curve").get_attribute("d").count("L") < 60
@@ -575,4 +576,4 @@ def test_long_runs_are_thinned_and_it_is_said(opened, tmp_path, monkeypatch):
 )
 def test_settings_that_make_no_sense(runs, words, message):
     with pytest.raises(UserError, match=message):
-        report.main([str(runs), *words])
+        cli_report.main([str(runs), *words])

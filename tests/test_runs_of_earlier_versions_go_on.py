@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spinup.experiments.resume import resume
 from spinup.run import dispatch
-from spinup.utils.run_utils import resume
 
 DATA = Path(__file__).parent / "data" / "version_1"
 TOLERANCE = 1e-3  # relative, of an epoch of training; rounding grows from update to update

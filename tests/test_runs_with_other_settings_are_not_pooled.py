@@ -5,9 +5,9 @@ import json
 import pytest
 
 import spinup
-from spinup.parts.envs import EnvMaker
+from spinup.parts.make_env import EnvMaker
 from spinup.parts.settings import what_differs
-from spinup.utils import compare, plot
+from spinup.results import compare, curves, tables
 
 
 def write_run(folder, config, returns=(1.0, 2.0)):
@@ -39,13 +39,13 @@ def test_real_runs_are_told_apart_by_what_they_were_started_with(tmp_path):
 
     train("one", 0)
     train("two", 1, epochs=2, save_freq=3)  # none of which changes a number
-    assert lines(plot.get_all_datasets([tmp_path])) == ["x"]
+    assert lines(tables.get_all_datasets([tmp_path])) == ["x"]
     train("three", 0, pi_lr=0.5, ac_kwargs=dict(hidden_sizes=[8]))
     names = [f"x (ac_kwargs:hidden_sizes [{n}], pi_lr {lr})" for n, lr in ((4, 0.0003), (8, 0.5))]
-    runs = plot.get_all_datasets([tmp_path])
+    runs = tables.get_all_datasets([tmp_path])
     assert sorted(lines(runs)) == names
     assert rows(runs) == {("CartPole-v1", names[0]): 2, ("CartPole-v1", names[1]): 1}
-    titled = plot.get_all_datasets([tmp_path], legend=["mine"])
+    titled = tables.get_all_datasets([tmp_path], legend=["mine"])
     assert sorted(lines(titled)) == [name.replace("x (", "mine (") for name in names]
 
 
@@ -56,7 +56,7 @@ def config(env="A-v0", **settings):
 def test_environments_are_curves_of_their_own(tmp_path):
     for i, env in enumerate(["A-v0", "A-v0", "B-v0"]):
         write_run(tmp_path / f"x_s{i}", config(env, seed=i, lr=0.1))
-    runs = plot.get_all_datasets([tmp_path])
+    runs = tables.get_all_datasets([tmp_path])
     assert lines(runs) == ["x (environment A-v0)", "x (environment B-v0)"]
     assert rows(runs) == {("A-v0", "x"): 2, ("B-v0", "x"): 1}
     assert rows(runs, pool=True) == {("2 environments", "x"): 1}
@@ -65,7 +65,7 @@ def test_environments_are_curves_of_their_own(tmp_path):
 def test_pooled_environments_must_have_the_same_settings(tmp_path):
     write_run(tmp_path / "x_s0", config("A-v0", seed=0, lr=0.1))
     write_run(tmp_path / "x_s1", config("B-v0", seed=1, lr=0.2))
-    runs = plot.get_all_datasets([tmp_path])
+    runs = tables.get_all_datasets([tmp_path])
     assert rows(runs) == {("A-v0", "x"): 1, ("B-v0", "x"): 1}  # each by itself is one experiment
     assert rows(runs, pool=True) == {("A-v0", "x (lr 0.1)"): 1, ("B-v0", "x (lr 0.2)"): 1}
 
@@ -107,7 +107,7 @@ def test_runs_of_the_original_library_are_pooled_over_seeds(tmp_path):
         )  # fmt: skip
         write_run(tmp_path / f"x_s{seed}", original)
     write_run(tmp_path / "x_s3", dict(original, seed=3, gamma=0.9))
-    runs = plot.get_all_datasets([tmp_path])
+    runs = tables.get_all_datasets([tmp_path])
     assert lines(runs) == ["x (gamma 0.99)", "x (gamma 0.9)"]
     assert rows(runs) == {(None, "x (gamma 0.99)"): 3, (None, "x (gamma 0.9)"): 1}
 
@@ -125,10 +125,10 @@ def test_what_cannot_be_known_is_said(one, other, unknown, tmp_path, capsys):
     """Runs whose files say too little are taken together, and a sentence says what is unknown."""
     for i, settings in enumerate((one, other)):
         write_run(tmp_path / f"x_s{i}", config(seed=i, **settings))
-    runs = plot.get_all_datasets([tmp_path])
+    runs = tables.get_all_datasets([tmp_path])
     assert rows(runs) == {("A-v0", "x"): 2}
     sentence = f"Not every config.json of x says what {unknown} was"
     told = [text for text in compare.compare(runs).warnings if "says what" in text]
     assert [text.startswith(sentence) for text in told] == [True] * (unknown is not None)
-    plot.make_plots([str(tmp_path)], output=tmp_path / "x.png")
+    curves.make_plots([str(tmp_path)], output=tmp_path / "x.png")
     assert (sentence in capsys.readouterr().err.replace("\n", " ")) is (unknown is not None)

@@ -8,7 +8,8 @@ import pytest
 
 PROGRAM = """
 import sys
-from spinup.parts.envs import EnvMaker, VectorEnv
+from spinup.parts.envs import VectorEnv
+from spinup.parts.make_env import EnvMaker
 
 env = VectorEnv(EnvMaker(sys.argv[1]), n=2, seed=0, max_ep_len=20)
 for _ in range(30):

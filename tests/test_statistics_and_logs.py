@@ -13,10 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinup.utils.errors import UserError
-from spinup.utils.logx import EpochLogger, Logger, colorize
-from spinup.utils.mpi_tools import mpi_statistics_scalar
-from spinup.utils.serialization_utils import convert_json, read_json, write_json
+from spinup.parts.errors import UserError
+from spinup.parts.jsonio import convert_json, read_json, write_json
+from spinup.parts.logger import EpochLogger, Logger, colorize
+from spinup.parts.mpi import mpi_statistics_scalar
 
 # --- The table ---
 
@@ -336,7 +336,7 @@ def test_resuming_before_the_first_row_writes_the_header(tmp_path):
 
 def test_time_goes_on_where_it_was(tmp_path, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr("spinup.utils.logx.time.time", lambda: now[0])
+    monkeypatch.setattr("spinup.parts.logger.time.time", lambda: now[0])
     logger = EpochLogger(output_dir=tmp_path)
     now[0] += 60
     state = logger.state_dict()

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from spinup.experiments.board import Board, redraw, table, tell
+from spinup.experiments.job import Job, Run
+from spinup.parts.errors import UserError
+from spinup.parts.logger import format_table
 from spinup.parts.plain_text import csv_cell, markdown_cell, plot_label, printable
 from spinup.run import main
-from spinup.utils.errors import UserError
-from spinup.utils.jobs import Board, Job, Run, redraw, table, tell
-from spinup.utils.logx import format_table
 
 ESCAPES = {
     "colour": "\x1b[31m", "title": "\x1b]0;owned\x07", "link": "\x1b]8;;http://x\x1b\\here",

@@ -9,7 +9,8 @@ from learners import Batch, Learner
 from torch import nn
 
 import spinup
-from spinup.parts.envs import EnvMaker
+from spinup.parts.make_env import EnvMaker
+from spinup.parts.pytorch import mpi
 from spinup.parts.pytorch.fast import capture as recording
 from spinup.parts.pytorch.fast import threads
 from spinup.parts.pytorch.fast.capture import Capture, recorded
@@ -22,7 +23,6 @@ from spinup.parts.pytorch.fast.threads import (
 )
 from spinup.parts.pytorch.learning import Adam, gradient_step
 from spinup.parts.pytorch.networks import Ensemble, MLPQFunction
-from spinup.utils import mpi_pytorch
 
 TASKS = {
     "small batches of a small network": ("dqn", "CartPole-v1", dict(batch_size=64), 1),
@@ -40,7 +40,7 @@ def two_threads(monkeypatch):
     """PyTorch as it is on a machine of two cores where nobody has said anything."""
     before = torch.get_num_threads()
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(mpi_pytorch, "_all_threads", 2)
+    monkeypatch.setattr(mpi, "_all_threads", 2)
     yield monkeypatch
     torch.set_num_threads(before)
 

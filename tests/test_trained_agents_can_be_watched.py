@@ -12,15 +12,11 @@ import pytest
 import torch
 
 import spinup
-from spinup.parts.envs import EnvMaker
+from spinup.parts.errors import UserError
+from spinup.parts.make_env import EnvMaker
+from spinup.results.playback import load_policy_and_env, load_pytorch_policy, run_policy
+from spinup.results.video import real_fps
 from spinup.run import main
-from spinup.utils.errors import UserError
-from spinup.utils.test_policy import (
-    load_policy_and_env,
-    load_pytorch_policy,
-    real_fps,
-    run_policy,
-)
 
 TINY = dict(epochs=1, steps_per_epoch=60, ac_kwargs=dict(hidden_sizes=(8, 8)))
 CARTPOLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
@@ -112,12 +108,12 @@ def test_original_command_and_function(trained, capsys):
 
 def test_numbered_models(tmp_path):
     from spinup.algos.pytorch.ppo.core import MLPActorCritic
-    from spinup.parts.pytorch.models import build
-    from spinup.utils.logx import EpochLogger
+    from spinup.parts.logger import EpochLogger
+    from spinup.parts.pytorch.models import build_network
 
     env = gym.make("CartPole-v1")
     logger = EpochLogger(output_dir=str(tmp_path))
-    network = build(MLPActorCritic, env.observation_space, env.action_space)
+    network = build_network(MLPActorCritic, env.observation_space, env.action_space)
     logger.setup_pytorch_saver(network)
     obs = np.float32([0.1, 0.2, 0.3, 0.4])
     for itr, action in ((3, 0), (12, 1)):

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from spinup.algos.pytorch.trpo import core, trpo
 from spinup.parts.buffers import Rollout
-from spinup.utils.errors import UserError
+from spinup.parts.errors import UserError
 
 OBS = Box(-1, 1, (3,))
 ACTIONS = dict(discrete=Discrete(3), continuous=Box(-1, 1, (2,)))
@@ -566,8 +566,8 @@ import torch, numpy as np
 from gymnasium.spaces import Box, Discrete
 from spinup.algos.pytorch.trpo import core, trpo
 from spinup.parts.buffers import Rollout
-from spinup.utils import mpi_tools
-from spinup.utils.mpi_tools import broadcast, num_procs, proc_id
+from spinup.parts import mpi
+from spinup.parts.mpi import broadcast, num_procs, proc_id
 from spinup.utils.mpi_pytorch import sync_params
 assert num_procs() == 2
 rank = proc_id()
@@ -601,12 +601,12 @@ def train(half, action_space, more):
     return flat(ac), counts, said
 
 calls = []
-world = mpi_tools._world()
+world = mpi._world()
 class Counting:
     def __getattr__(self, name):
         if name == "Allreduce": calls.append(name)
         return getattr(world, name)
-mpi_tools._world = lambda: Counting()
+mpi._world = lambda: Counting()
 
 for space in (Discrete(3), Box(-1, 1, (2,))):
     for more in (dict(), dict(algo="npg"), dict(damping_coeff=0.0, backtrack_coeff=0.5),

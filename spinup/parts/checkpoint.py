@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import random
 import signal
 import sys
 import threading
@@ -13,32 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None
-
+from spinup.parts.backend import Backend
 from spinup.parts.divergence import Watch, forget_divergence, read_divergence
+from spinup.parts.errors import START_OVER, UserError, damaged
+from spinup.parts.jsonio import regular_file, write_whole
+from spinup.parts.mpi import barrier, mpi_max, mpi_sum, num_procs, on_first_process, proc_id
 from spinup.parts.plain_text import say
-from spinup.parts.pytorch.earlier import only_known
-from spinup.parts.run_folder import how_to_resume, real_path
-from spinup.utils.errors import START_OVER, UserError, damaged
-from spinup.utils.logx import cannot_write, refuse_links
-from spinup.utils.mpi_tools import (
-    barrier,
-    mpi_max,
-    mpi_sum,
-    num_procs,
-    on_first_process,
-    proc_id,
+from spinup.parts.run_folder import (
+    _read_latest,
+    how_to_resume,
+    is_restartable,
+    release,
+    write_latest,
 )
-from spinup.utils.serialization_utils import (
-    json_bytes,
-    read_json_and_bytes,
-    regular_file,
-    write_json,
-    write_whole,
-)
+from spinup.parts.seeds import rng_state, set_rng_state
 
 
 class Stopped(KeyboardInterrupt):
@@ -62,7 +48,7 @@ class Checkpoint:
     so that a run killed at any instant finds one whole checkpoint.
     """
 
-    def __init__(self, folder, learner=None, **parts):
+    def __init__(self, folder, learner=None, backend: Backend | None = None, **parts):
         self.run_folder, self.folder = Path(folder), Path(folder) / "checkpoint"
         self.learner, fields = learner, {} if learner is None else vars(learner)
         fields = {name: part for name, part in fields.items() if hasattr(part, "state_dict")}
@@ -71,6 +57,7 @@ class Checkpoint:
         self.interrupts, self.epoch_began = 0, time.time()
         logger = self.parts.get("logger")
         self.watch = Watch(folder) if logger is None else logger.watch
+        self.backend = backend or getattr(logger, "backend", None)
         self.watch.attach(self.parts)
 
     def epochs(self, epochs: int, resume: bool):
@@ -151,8 +138,11 @@ class Checkpoint:
         for name, ring in rings.items():
             ring.append_log(self._log_folder(name))
         state = {name: part.state_dict() for name, part in self.parts.items()}
-        state |= dict(plain_fields=plain_fields(self.learner), random_streams=random_streams())
-        state |= dict(fast=_fast_path().state_dict()) if _fast_path() else {}
+        state |= dict(
+            plain_fields=plain_fields(self.learner), random_streams=rng_state(self.backend)
+        )
+        if self.backend is not None:
+            state["fast"] = self.backend.state_dict()
         write_tree(self._file(epoch), state)
         mine = np.arange(num_procs()) == proc_id()
         checksums = mpi_sum(mine * float(file_checksum(self._file(epoch)))).astype(int).tolist()
@@ -178,17 +168,22 @@ class Checkpoint:
             )
         path = self._file(latest["epoch"])
         checksums = latest["checksums"]  # the version before had none
-        state = read_tree(path, checksums and checksums[proc_id()])
+        state = read_tree(path, checksums and checksums[proc_id()], self.backend)
         try:
             for name, part in self.parts.items():
-                part.load_state_dict(_for_part(part, state[name]))
+                saved = state[name]
+                part.load_state_dict(
+                    saved if self.backend is None else self.backend.for_part(part, saved)
+                )
                 if hasattr(part, "ring"):
                     part.ring.read_log(self._log_folder(name))
-            if _fast_path() and "fast" in state:  # the first version did not save it
-                _fast_path().load_state_dict(state["fast"])
+            if self.backend is not None and "fast" in state:  # the first version did not save it
+                self.backend.load_state_dict(state["fast"])
             for name, value in state.get("plain_fields", {}).items():
                 _restore_field(self.learner, name, value)
-            set_random_streams(state["random_streams"])  # last: making a part may draw from them
+            set_rng_state(
+                state["random_streams"], self.backend
+            )  # last: making a part may move them
         except UserError:
             raise
         except Exception as error:  # whatever a wrong value leads to in one of the parts
@@ -206,16 +201,6 @@ class Checkpoint:
 
     def _log_folder(self, name) -> Path:
         return self.folder / f"{name}.rank{proc_id()}"
-
-
-def _for_part(part, state: dict) -> dict:
-    """The saved state of a part; that of a network with the names its numbers have today."""
-    return only_known(state, part.state_dict()) if hasattr(part, "named_parameters") else state
-
-
-def _fast_path():
-    """What decides which updates are captured, and must decide the same when a run resumes."""
-    return sys.modules.get("spinup.parts.pytorch.fast")
 
 
 def _restore_field(learner, name, value):
@@ -255,124 +240,6 @@ def file_checksum(path: Path) -> int:
     return checksum
 
 
-def write_latest(run_folder, epoch: int, checksums: list[int]):
-    """Note which checkpoint is the newest, and the checksum of the file of each process."""
-    content = dict(epoch=epoch, num_procs=len(checksums), checksums=checksums)
-    content["checksum"] = zlib.crc32(json.dumps(content).encode())  # of this note itself
-    write_json(Path(run_folder) / "checkpoint" / "latest", content)
-
-
-def read_latest(run_folder) -> dict | None:
-    """Which epoch the newest whole checkpoint is of, and how many processes wrote it."""
-    latest = _read_latest(run_folder)
-    return latest and {key: latest[key] for key in ("epoch", "num_procs")}
-
-
-def _read_latest(run_folder) -> dict | None:
-    """The same with the checksum of each process's file; None where the version before wrote it."""
-    path = Path(run_folder) / "checkpoint" / "latest"
-    if not os.path.lexists(path):
-        return None
-    latest, found = read_json_and_bytes(path)
-    if not all(type(latest.get(key)) is int and latest[key] > 0 for key in ("epoch", "num_procs")):
-        raise UserError(f"{path} is damaged. {START_OVER}")
-    if latest.keys() == {"epoch", "num_procs"}:
-        return latest | dict(checksums=None)
-    content = {key: latest.get(key) for key in ("epoch", "num_procs", "checksums")}
-    noted = content | dict(checksum=zlib.crc32(json.dumps(content).encode()))
-    if found != json_bytes(noted):  # every byte counts, also one that JSON ignores
-        raise damaged(path)
-    return content
-
-
-_locks = {}  # the run folders that this process has claimed
-
-
-def claim(run_folder):
-    """Keep other processes from training in the same folder at the same time."""
-    folder = real_path(run_folder)
-    if folder in _locks:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        refuse_links(folder)
-        if os.path.lexists(folder / ".lock"):
-            regular_file(folder / ".lock")
-        lock = open(folder / ".lock", "w")
-    except OSError as error:
-        raise cannot_write(folder, error)
-    patience = time.time() + 5  # a process that was killed a moment ago may still be ending
-    while fcntl is not None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError:
-            if time.time() > patience:
-                raise UserError(
-                    f"Another process is training in {folder}. Wait for it, or stop it."
-                )
-            time.sleep(0.1)
-    _locks[folder] = lock
-
-
-def release(run_folder):
-    """Let other processes train there again."""
-    if lock := _locks.pop(real_path(run_folder), None):
-        lock.close()
-
-
-def is_claimed(run_folder) -> bool:
-    """Whether a process is training there now, as far as can be seen."""
-    try:
-        with open(regular_file(Path(run_folder) / ".lock")) as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except (OSError, UserError, AttributeError):  # there is no lock, or none on this system
-        pass
-    return False
-
-
-_restartable = set()  # folders in which this process goes on from a checkpoint, asked or not
-
-
-def make_restartable(folder):
-    """Let whatever is trained in `folder` and below go on from its checkpoint, if it has one.
-
-    So a job that is started again need not be told, whatever function it calls.
-    """
-    _restartable.add(real_path(folder))
-
-
-def is_restartable(run_folder) -> bool:
-    folder = real_path(run_folder)
-    return not _restartable.isdisjoint((folder, *folder.parents))
-
-
-def random_streams() -> dict:
-    """The state of every global random stream, PyTorch's too if it is loaded."""
-    kind, keys, *rest = np.random.get_state()
-    streams = dict(numpy=[kind, keys, *rest], python=list(random.getstate()))
-    if "torch" in sys.modules:
-        torch = sys.modules["torch"]
-        streams["torch"] = torch.get_rng_state()
-        if torch.cuda.is_initialized():
-            streams["cuda"] = torch.cuda.get_rng_state_all()
-    return streams
-
-
-def set_random_streams(streams: dict):
-    np.random.set_state(tuple(streams["numpy"]))
-    version, state, gauss = streams["python"]
-    random.setstate((version, tuple(state), gauss))
-    if "torch" in streams:
-        import torch
-
-        torch.set_rng_state(streams["torch"])
-        if "cuda" in streams:
-            torch.cuda.set_rng_state_all(streams["cuda"])
-
-
 def write_tree(path: Path, tree):
     """Write nested dicts, lists, numbers, texts, arrays and tensors to one file.
 
@@ -385,10 +252,11 @@ def write_tree(path: Path, tree):
     write_whole(path, buffer.getvalue())
 
 
-def read_tree(path: Path, checksum: int | None = None):
+def read_tree(path: Path, checksum: int | None = None, backend: Backend | None = None):
     """Read what `write_tree` wrote, bit for bit.
 
     checksum: what `file_checksum` said of the file when it was written
+    backend: makes the tensors; without one they are arrays
     """
     try:
         content = regular_file(path).read_bytes()
@@ -398,7 +266,7 @@ def read_tree(path: Path, checksum: int | None = None):
         raise damaged(path)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return _rebuilt(json.loads(arrays["outline"].tobytes()), arrays)
+            return _rebuilt(json.loads(arrays["outline"].tobytes()), arrays, backend)
     except Exception as error:  # whatever damage leads to in a ZIP file, in NumPy or in PyTorch
         raise UserError(f"{path} is not a checkpoint of spinup, or is damaged ({_reason(error)}).")
 
@@ -427,16 +295,14 @@ def _outline(value, arrays):
     raise TypeError(f"a checkpoint cannot hold a {type(value).__name__}")
 
 
-def _rebuilt(outline, arrays):
+def _rebuilt(outline, arrays, backend):
     if isinstance(outline, list):
-        return [_rebuilt(item, arrays) for item in outline]
+        return [_rebuilt(item, arrays, backend) for item in outline]
     if not isinstance(outline, dict):
         return outline
     ((kind, content),) = outline.items()
     if kind == "dict":
-        return {_rebuilt(k, arrays): _rebuilt(v, arrays) for k, v in content}
-    if kind == "array":
+        return {_rebuilt(k, arrays, backend): _rebuilt(v, arrays, backend) for k, v in content}
+    if kind == "array" or backend is None:
         return arrays[content]
-    import torch
-
-    return torch.tensor(arrays[content])
+    return backend.tensor(arrays[content])

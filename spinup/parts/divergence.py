@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinup.parts.run_folder import resume_command
-from spinup.utils.errors import Diverged, UserError
-from spinup.utils.mpi_tools import abort, num_procs, proc_id
-from spinup.utils.serialization_utils import read_json, write_json
+from spinup.parts.errors import Diverged, UserError
+from spinup.parts.jsonio import read_json, write_json
+from spinup.parts.mpi import abort, num_procs, proc_id
+from spinup.parts.run_folder import DIVERGED_FILE, resume_command
 
-DIVERGED_FILE = "diverged.json"  # in a run folder: what was not finite, and when
 MEND_ENVIRONMENT = (
     "Mend the environment, which must give finite numbers (it may end an episode where its "
     "simulation breaks), then resume the run."

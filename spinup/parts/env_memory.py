@@ -10,13 +10,15 @@ import warnings
 import gymnasium as gym
 import numpy as np
 
-from spinup.parts.checkpoint import random_streams, set_random_streams
-from spinup.parts.envs import VectorEnv, adopt, simulator
+from spinup.parts.backend import Backend
+from spinup.parts.envs import VectorEnv
+from spinup.parts.seeds import preserve_rng
+from spinup.parts.standardize import adopt, simulator
 
 STEPS = 10  # of each episode that is tried; a memory mostly shows at the next reset
 
 
-def find_memory(env_fn, env: VectorEnv) -> str | None:
+def find_memory(env_fn, env: VectorEnv, backend: Backend | None = None) -> str | None:
     """The name of what remembers earlier episodes, or has randomness that no seed reaches.
 
     Gymnasium's own wrappers are known. All else is tried with an environment that is made for it
@@ -33,15 +35,12 @@ def find_memory(env_fn, env: VectorEnv) -> str | None:
         return " and ".join(known)
     if getattr(env.envs[0], "render_mode", None) == "human":
         return None  # closing a second window would close the first
-    streams = random_streams()
     try:
-        with warnings.catch_warnings():
+        with preserve_rng(backend), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the environments of the run were made
             return _try_out(env_fn, env)
     except Exception:  # it cannot be copied, or not be stepped at random: then it is not known
         return None
-    finally:
-        set_random_streams(streams)
 
 
 def _try_out(env_fn, env):

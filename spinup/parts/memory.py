@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
-from spinup.utils.errors import UserError, shown
+from spinup.parts.errors import UserError, shown
 
 try:
     import resource

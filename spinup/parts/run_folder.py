@@ -1,14 +1,26 @@
 """The files of a run folder: each is read whole and of the right types, or named in a sentence."""
 
+import json
 import os
 import shlex
+import shutil
+import time
+import zlib
+from fnmatch import fnmatch
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
 import spinup
-from spinup.utils.errors import UserError, shown
-from spinup.utils.serialization_utils import read_json, regular_file
+from spinup import user_config
+from spinup.parts.errors import START_OVER, UserError, damaged, shown
+from spinup.parts.jsonio import json_bytes, read_json, read_json_and_bytes, regular_file, write_json
 
 JOB_FILE = "job.json"  # what a grid notes of a run: its settings, and how it ended
+DIVERGED_FILE = "diverged.json"  # in a run folder: what was not finite, and when
 OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds what was there
 LARGEST_INTEGER = 2**53
 # The types that others count on, by key; where null stands, the key is taken as missing.
@@ -127,3 +139,164 @@ def resume_command(folder) -> str:
     if name in spinup.ALGORITHMS.get(backend, ()):
         return f"spinup resume {shlex.quote(str(folder))}"
     return "the same command"
+
+
+EVENTS = "events.out.tfevents.*.spinup"  # files of the trackers that are ours, by their names
+WANDB_RUNS = "wandb/*run-*-spinup*"
+TRACKER_FILES = (EVENTS, WANDB_RUNS)
+RUN_FILES = (
+    "config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt",
+    "job.json", "output.txt", DIVERGED_FILE, *TRACKER_FILES,
+)  # fmt: skip
+
+
+def cannot_write(folder, error: OSError) -> UserError:
+    return UserError(
+        f"Cannot write to {folder} ({error.strerror}). "
+        "Choose another folder with --data_dir, or logger_kwargs in a script."
+    )
+
+
+def run_files(folder, *more) -> list[Path]:
+    """What of a folder belongs to its run, and not to the user."""
+    return sorted({path for name in (*RUN_FILES, *more) for path in Path(folder).glob(name)})
+
+
+def refuse_links(folder, *more):
+    """Refuse a run folder in which a symbolic link would lead what is written to another place.
+
+    more: names of files that are written there besides the usual ones
+    """
+    names = [name.partition("/")[0] for name in (*RUN_FILES, OLDER_RUNS, ".lock", "*.new", *more)]
+    for path in sorted(Path(folder).iterdir()):
+        if not any(fnmatch(path.name, name) for name in names):
+            continue
+        # Weights & Biases makes links of its own, and what was put aside is not written to.
+        ours = path.is_dir() and not path.is_symlink() and path.name not in ("wandb", OLDER_RUNS)
+        below = path.rglob("*") if ours else ()
+        for found in (path, *below):
+            if found.is_symlink():
+                raise UserError(
+                    f"{found} is a symbolic link: training would write where it leads. Put what it "
+                    "leads to in its place, or choose another folder."
+                )
+
+
+def remove_all(paths):
+    """Delete files, links and whole folders."""
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def write_latest(run_folder, epoch: int, checksums: list[int]):
+    """Note which checkpoint is the newest, and the checksum of the file of each process."""
+    content = dict(epoch=epoch, num_procs=len(checksums), checksums=checksums)
+    content["checksum"] = zlib.crc32(json.dumps(content).encode())  # of this note itself
+    write_json(Path(run_folder) / "checkpoint" / "latest", content)
+
+
+def read_latest(run_folder) -> dict | None:
+    """Which epoch the newest whole checkpoint is of, and how many processes wrote it."""
+    latest = _read_latest(run_folder)
+    return latest and {key: latest[key] for key in ("epoch", "num_procs")}
+
+
+def _read_latest(run_folder) -> dict | None:
+    """The same with the checksum of each process's file; None where the version before wrote it."""
+    path = Path(run_folder) / "checkpoint" / "latest"
+    if not os.path.lexists(path):
+        return None
+    latest, found = read_json_and_bytes(path)
+    if not all(type(latest.get(key)) is int and latest[key] > 0 for key in ("epoch", "num_procs")):
+        raise UserError(f"{path} is damaged. {START_OVER}")
+    if latest.keys() == {"epoch", "num_procs"}:
+        return latest | dict(checksums=None)
+    content = {key: latest.get(key) for key in ("epoch", "num_procs", "checksums")}
+    noted = content | dict(checksum=zlib.crc32(json.dumps(content).encode()))
+    if found != json_bytes(noted):  # every byte counts, also one that JSON ignores
+        raise damaged(path)
+    return content
+
+
+_locks = {}  # the run folders that this process has claimed
+
+
+def claim(run_folder):
+    """Keep other processes from training in the same folder at the same time."""
+    folder = real_path(run_folder)
+    if folder in _locks:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(folder)
+        if os.path.lexists(folder / ".lock"):
+            regular_file(folder / ".lock")
+        lock = open(folder / ".lock", "w")
+    except OSError as error:
+        raise cannot_write(folder, error)
+    patience = time.time() + 5  # a process that was killed a moment ago may still be ending
+    while fcntl is not None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if time.time() > patience:
+                raise UserError(
+                    f"Another process is training in {folder}. Wait for it, or stop it."
+                )
+            time.sleep(0.1)
+    _locks[folder] = lock
+
+
+def release(run_folder):
+    """Let other processes train there again."""
+    if lock := _locks.pop(real_path(run_folder), None):
+        lock.close()
+
+
+def is_claimed(run_folder) -> bool:
+    """Whether a process is training there now, as far as can be seen."""
+    try:
+        with open(regular_file(Path(run_folder) / ".lock")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (OSError, UserError, AttributeError):  # there is no lock, or none on this system
+        pass
+    return False
+
+
+_restartable = set()  # folders in which this process goes on from a checkpoint, asked or not
+
+
+def make_restartable(folder):
+    """Let whatever is trained in `folder` and below go on from its checkpoint, if it has one.
+
+    So a job that is started again need not be told, whatever function it calls.
+    """
+    _restartable.add(real_path(folder))
+
+
+def is_restartable(run_folder) -> bool:
+    folder = real_path(run_folder)
+    return not _restartable.isdisjoint((folder, *folder.parents))
+
+
+def setup_logger_kwargs(exp_name, seed=None, data_dir=None, datestamp=False, now=None) -> dict:
+    """Where a run is kept: `data_dir/exp_name/exp_name_s<seed>`, with the date before if asked.
+
+    now: the time for the date, as `time.localtime()` gives it
+    """
+    if ".." in Path(str(exp_name)).parts or Path(str(exp_name)).is_absolute():
+        raise UserError(
+            f"exp_name {shown(exp_name)} leads out of the folder of all runs. Say where to keep "
+            "them with data_dir, and in exp_name only what they are called."
+        )
+    now = time.localtime() if now is None else now
+    datestamp = datestamp or user_config.FORCE_DATESTAMP
+    day = time.strftime("%Y-%m-%d_", now) if datestamp else ""
+    folder = Path(data_dir or user_config.DEFAULT_DATA_DIR) / f"{day}{exp_name}"
+    if seed is not None:
+        moment = time.strftime("%Y-%m-%d_%H-%M-%S-", now) if datestamp else ""
+        folder = folder / f"{moment}{exp_name}_s{seed}"
+    return dict(output_dir=str(folder), exp_name=exp_name)

@@ -1,9 +1,13 @@
 """Random streams: where each kind of randomness in a run starts, independent of all others."""
 
+import contextlib
+import random
 from typing import NamedTuple
 
 import numpy as np
 from numpy.random import SeedSequence
+
+from spinup.parts.backend import Backend
 
 
 class Seeds(NamedTuple):
@@ -46,3 +50,29 @@ def framework_seed(seed: int, process: int) -> int:
 def generator_state(seed: int | SeedSequence) -> dict:
     """The state of one of NumPy's usual generators at the start of the stream of `seed`."""
     return np.random.default_rng(seed).bit_generator.state
+
+
+def rng_state(backend: Backend | None = None) -> dict:
+    """The state of every global random generator: Python's, NumPy's, the framework's."""
+    kind, keys, *rest = np.random.get_state()
+    state = dict(numpy=[kind, keys, *rest], python=list(random.getstate()))
+    return state if backend is None else state | backend.rng_state()
+
+
+def set_rng_state(state: dict, backend: Backend | None = None):
+    """Put back what `rng_state` gave."""
+    np.random.set_state(tuple(state["numpy"]))
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    if backend is not None:
+        backend.set_rng_state(state)
+
+
+@contextlib.contextmanager
+def preserve_rng(backend: Backend | None = None):
+    """Whatever happens within moves no global random stream."""
+    state = rng_state(backend)
+    try:
+        yield
+    finally:
+        set_rng_state(state, backend)

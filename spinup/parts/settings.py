@@ -2,9 +2,9 @@
 
 import json
 
+from spinup.parts.errors import UserError, shown
+from spinup.parts.jsonio import convert_json
 from spinup.parts.memory import check_sizes, finite
-from spinup.utils.errors import UserError, shown
-from spinup.utils.serialization_utils import convert_json
 
 # The least and the greatest value of each setting that has such; a name ending in _lr or _iters
 # has those of lr and of iters.

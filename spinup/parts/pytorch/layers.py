@@ -5,9 +5,9 @@ import torch
 from gymnasium.spaces import Box
 from torch import nn
 
+from spinup.parts.errors import UserError, did_you_mean
+from spinup.parts.mpi import mpi_sum
 from spinup.parts.pytorch import fast
-from spinup.utils.errors import UserError, did_you_mean
-from spinup.utils.mpi_tools import mpi_sum
 
 KNOWN_ACTIVATIONS = (*nn.modules.activation.__all__, "Identity")
 

@@ -11,8 +11,8 @@ from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.earlier import unstacked
+from spinup.parts.pytorch.mpi import average_gradients
 from spinup.parts.pytorch.tensors import as_tensors, to_tensor
-from spinup.utils.mpi_pytorch import average_gradients
 
 
 class Adam:

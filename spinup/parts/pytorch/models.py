@@ -17,16 +17,17 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 import spinup
+from spinup.parts.errors import UserError
+from spinup.parts.jsonio import convert_json, regular_file, write_whole
 from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import KNOWN_ACTIVATIONS, activation_by_name
-from spinup.utils.errors import UserError
-from spinup.utils.mpi_pytorch import sync_params
-from spinup.utils.serialization_utils import convert_json, regular_file, write_whole
+from spinup.parts.pytorch.mpi import sync_params
+from spinup.parts.pytorch.tensors import to_tensor
 
 
-def build(actor_critic, observation_space, action_space, ac_kwargs=None, device="cpu"):
+def build_network(actor_critic, observation_space, action_space, ac_kwargs=None, device="cpu"):
     """Make the network of a run, and let it remember how it was made, for its saved file."""
-    ac_kwargs = fitting(actor_critic, ac_kwargs)
+    ac_kwargs = check_ac_kwargs(actor_critic, ac_kwargs)
     network = actor_critic(observation_space, action_space, **ac_kwargs).to(device_by_name(device))
     sync_params(network)  # every process starts from the same weights
     architecture = dict(
@@ -44,7 +45,7 @@ def architecture_of(network) -> dict:
     return json.loads(network.architecture)
 
 
-def fitting(actor_critic, ac_kwargs: dict | None) -> dict:
+def check_ac_kwargs(actor_critic, ac_kwargs: dict | None) -> dict:
     """Settings of a network as it takes them: those it has, with the activation that is named."""
     ac_kwargs = dict(ac_kwargs or {})
     known = inspect.signature(actor_critic).parameters
@@ -165,7 +166,7 @@ def load_model(path: Path, actor_critic=None) -> nn.Module:
         ac_kwargs = architecture["ac_kwargs"]
         if actor_critic is not None and ac_kwargs.get("activation") not in KNOWN_ACTIVATIONS:
             ac_kwargs.pop("activation", None)  # the user's own, which a file cannot name
-        network = build(network_class, *spaces, ac_kwargs)
+        network = build_network(network_class, *spaces, ac_kwargs)
         network.load_state_dict(only_known(weights, network.state_dict()))
     except UserError:
         raise
@@ -204,3 +205,17 @@ def save_variables(folder: Path, variables: dict, itr=None):
             )
     if kept:
         save_tensors(folder / f"vars{'' if itr is None else itr}.pt", kept)
+
+
+def policy_of(network, deterministic=False):
+    """A function that gives a network's action for each of a batch of observations."""
+    chooses = "deterministic" in inspect.signature(network.act).parameters
+    if deterministic and not chooses:
+        raise UserError(f"{type(network).__name__}.act has no 'deterministic'; watch without it.")
+    options = dict(deterministic=deterministic) if chooses else {}
+
+    @torch.no_grad()
+    def act(obs):
+        return np.asarray(network.act(to_tensor(obs).float(), **options))
+
+    return act

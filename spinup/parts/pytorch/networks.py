@@ -10,6 +10,7 @@ from torch.distributions import Categorical, Normal
 from torch.nn import functional as F
 
 from spinup.parts.envs import require_actions
+from spinup.parts.errors import UserError
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.layers import (
     Flatten,
@@ -21,7 +22,6 @@ from spinup.parts.pytorch.layers import (
     observation_mlp,
 )
 from spinup.parts.pytorch.tensors import standard_normal, uniform
-from spinup.utils.errors import UserError
 
 LOG_STD_MAX = 2
 LOG_STD_MIN = -20

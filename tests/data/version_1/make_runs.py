@@ -64,7 +64,7 @@ def look(folder, seen=None) -> dict:
     """
     import torch
 
-    from spinup.utils.test_policy import load_network, load_policy_and_env
+    from spinup.results.playback import load_network, load_policy_and_env
 
     env, get_action = load_policy_and_env(folder, deterministic=True)
     obs, act = seen if seen is not None else _walk(env)

@@ -1,4 +1,4 @@
-"""Actor-Critic with Experience Replay: learn from past play by correcting for who played it.
+"""Actor-Critic with Experience Replay: learn from past evaluate by correcting for who played it.
 
 Read downwards: the losses, the update made of them, what they need, the training loop.
 Networks are in core.py, the settings of a run in config.json, the theory in README.md.
@@ -13,15 +13,14 @@ import torch
 from torch import nn
 
 from spinup.algos.pytorch.acer import core
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.buffers import Segments
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import play
+from spinup.parts.envs import evaluate
+from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, SegmentBuffer, gradient_step, polyak_average
-from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.tensors import to_tensor
-from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Entropy
     KL TruncFrac TrustFrac Replays Time"""
@@ -166,10 +165,9 @@ def acer(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds = session.prepare(settings, alpha=(0, 1))
-    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
-    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    pace = session.pace(steps_per_epoch, num_envs, epochs)
+    seeds, schedule = run_setup.setup(settings, backend, alpha=(0, 1))
+    env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
+    ac = backend.build_network(actor_critic, env, ac_kwargs, device)
     buffer = SegmentBuffer(
         env.observation_space.shape, int(env.action_space.n), int(replay_size), n_steps, num_envs,
         seeds.buffer, env.obs_dtype, device=device,
@@ -182,7 +180,7 @@ def acer(
     replays_at = partial(
         replays_due, replay_start=replay_start, replay_ratio=replay_ratio, seed=settings["seed"]
     )
-    logger = session.open_logger(__name__, settings, env, ac, rows=n_steps * num_envs)
+    logger = run_setup.open_logger(__name__, settings, env, ac, backend, rows=n_steps * num_envs)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
@@ -191,7 +189,7 @@ def acer(
         return ac.act(to_tensor(obs, device), deterministic=True)
 
     for epoch in checkpoint.epochs(epochs, resume):
-        for t in logger.progress(pace.steps(epoch), pace.total()):
+        for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, logp = ac.step(to_tensor(obs, device))
             step = env.step(act)
@@ -206,13 +204,15 @@ def acer(
                 for _ in range(replays_at(t)):
                     logger.store(**learn(buffer.sample_batch(num_envs)))
 
-        for test in play(test_env, greedy, session.share(num_test_episodes)):
+        for test in evaluate(test_env, greedy, schedule.per_process(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)
-        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=pace.steps(epoch).stop)
+        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=schedule.steps(epoch).stop)
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac
 
 
 if __name__ == "__main__":
+    from spinup.cli.train import launch
+
     launch(acer, __file__)  # settings: defaults < config.json beside this file < command line

@@ -12,16 +12,15 @@ import torch
 from torch import nn
 
 from spinup.algos.pytorch.ddpg import core
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import play
+from spinup.parts.envs import evaluate
+from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average, updates
-from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.networks import ActionRange, action_limits
 from spinup.parts.pytorch.tensors import standard_normal, to_tensor
-from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals*
     LossPi LossQ Time"""
@@ -111,15 +110,14 @@ def ddpg(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds = session.prepare(settings)
-    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
-    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
+    seeds, schedule = run_setup.setup(settings, backend)
+    env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
+    ac = backend.build_network(actor_critic, env, ac_kwargs, device)
     bounds = ActionRange(**action_limits(env.action_space)).to(device)
-    pace = session.pace(steps_per_epoch, num_envs, epochs)
-    dims = session.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
+    dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
     buffer = ReplayBuffer(**dims)
     learner = make_learner(ac, pi_lr, q_lr)
-    logger = session.open_logger(__name__, settings, env, ac)
+    logger = run_setup.open_logger(__name__, settings, env, ac, backend)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
@@ -130,11 +128,11 @@ def ddpg(
     explore = partial(with_noise, bounds=bounds, act_noise=act_noise)
 
     def learn(numbers):  # every update is alike, whatever its number
-        batches = (buffer.sample_batch(session.share(batch_size)) for _ in numbers)
+        batches = (buffer.sample_batch(schedule.per_process(batch_size)) for _ in numbers)
         return updates(update, learner, batches, gamma=gamma, polyak=polyak)
 
     for epoch in checkpoint.epochs(epochs, resume):
-        for t in logger.progress(pace.steps(epoch), pace.total()):
+        for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act = explore(policy(obs)) if t >= start_steps else env.sample_actions()
             step = env.step(act)
@@ -142,16 +140,18 @@ def ddpg(
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
 
-            for stats in learn(pace.updates_due(t, update_after, update_every)):
+            for stats in learn(schedule.updates_due(t, update_after, update_every)):
                 logger.store(**stats)
 
-        for test in play(test_env, policy, session.share(num_test_episodes)):
+        for test in evaluate(test_env, policy, schedule.per_process(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)
-        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=pace.steps(epoch).stop)
+        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=schedule.steps(epoch).stop)
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac
 
 
 if __name__ == "__main__":
+    from spinup.cli.train import launch
+
     launch(ddpg, __file__)  # settings: defaults < config.json beside this file < command line

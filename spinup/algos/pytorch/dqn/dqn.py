@@ -14,15 +14,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from spinup.algos.pytorch.dqn import core
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.buffers import NStepReplayBuffer, NStepTransitions
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import play
+from spinup.parts.envs import evaluate
+from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
-from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.tensors import as_tensors, to_tensor, uniform
-from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossQ Epsilon Time
     TDError"""
@@ -62,7 +61,7 @@ def update(learner, batch, *, double_q, polyak, move_target, max_grad_norm=None)
     return stats
 
 
-def schedule(t, *, start, end, steps):
+def linear_schedule(t, *, start, end, steps):
     """A number that goes from `start` to `end` on a straight line of `steps` steps, then stays."""
     return start + (end - start) * (min(1.0, t / steps) if steps else 1.0)
 
@@ -114,23 +113,22 @@ def dqn(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds = session.prepare(settings)
-    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
-    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    pace = session.pace(steps_per_epoch, num_envs, epochs)
-    planned = pace._replace(epochs=session.planned_epochs(settings))  # not if extended
+    seeds, schedule = run_setup.setup(settings, backend)
+    env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
+    ac = backend.build_network(actor_critic, env, ac_kwargs, device)
+    planned = schedule._replace(epochs=run_setup.planned_epochs(settings))  # not if extended
     buffer = NStepReplayBuffer(
         size=replay_size, seed=seeds.buffer, convert=as_tensors(device), n_step=n_step, gamma=gamma,
-        priority_exponent=priority_exponent if prioritized else None, **session.space_dims(env),
+        priority_exponent=priority_exponent if prioritized else None, **run_setup.space_dims(env),
     )  # fmt: skip
     learner = make_learner(ac, lr)
     learn = partial(update, learner, double_q=double_q, polyak=polyak, max_grad_norm=max_grad_norm)
-    logger = session.open_logger(__name__, settings, env, ac)
+    logger = run_setup.open_logger(__name__, settings, env, ac, backend)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
-    epsilon_at = partial(schedule, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
-    beta_at = partial(schedule, start=importance_exponent, end=1.0, steps=planned.total())
+    epsilon_at = partial(linear_schedule, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
+    beta_at = partial(linear_schedule, start=importance_exponent, end=1.0, steps=planned.total())
 
     def policy(obs, epsilon=0.0):
         act = ac.act(to_tensor(obs, device))
@@ -138,7 +136,7 @@ def dqn(
         return np.where(explore, env.sample_actions(), act) if any(explore) else act
 
     for epoch in checkpoint.epochs(epochs, resume):
-        for t in logger.progress(pace.steps(epoch), pace.total()):
+        for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act = policy(obs, epsilon_at(t)) if t >= start_steps else env.sample_actions()
             step = env.step(act)
@@ -146,16 +144,16 @@ def dqn(
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
 
-            for number in pace.updates_due(t, update_after, update_every):
-                batch = buffer.sample_batch(session.share(batch_size), beta_at(t))
+            for number in schedule.updates_due(t, update_after, update_every):
+                batch = buffer.sample_batch(schedule.per_process(batch_size), beta_at(t))
                 stats = learn(batch, move_target=number % target_every == 0)
                 if prioritized:
                     buffer.update_priorities(batch.rows.cpu(), stats["TDError"].cpu())
                 logger.store(**stats)
 
-        for test in play(test_env, policy, session.share(num_test_episodes)):
+        for test in evaluate(test_env, policy, schedule.per_process(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)
-        last = pace.steps(epoch).stop
+        last = schedule.steps(epoch).stop
         logger.dump_epoch(
             COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last, Epsilon=epsilon_at(last)
         )
@@ -165,4 +163,6 @@ def dqn(
 
 
 if __name__ == "__main__":
+    from spinup.cli.train import launch
+
     launch(dqn, __file__)  # settings: defaults < config.json beside this file < command line

@@ -1,7 +1,7 @@
 """Hindsight Experience Replay: what was reached by mistake is learned from as if it was meant.
 
 Read downwards: the losses (of TD3, DDPG or DQN), the update made of them, the training loop around
-the update. What is new is the replay buffer, HindsightBuffer in parts/goals.py. Networks are in
+the update. What is new is the replay buffer, HindsightBuffer in parts/hindsight.py. Networks are in
 core.py, the settings of a run in config.json, the theory in README.md.
 """
 
@@ -13,16 +13,15 @@ import torch
 from torch import nn
 
 from spinup.algos.pytorch.her import core
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
-from spinup.parts.envs import play
-from spinup.parts.goals import HindsightBuffer, goal_layout
+from spinup.parts.envs import evaluate
+from spinup.parts.hindsight import HindsightBuffer, goal_layout
+from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
-from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.tensors import as_tensors, to_tensor
-from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Time
     SuccessRate TestSuccessRate"""
@@ -126,16 +125,15 @@ def her(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds = session.prepare(settings)
-    env, test_env = session.make_envs(env_fn, num_envs, seeds, max_ep_len)
+    seeds, schedule = run_setup.setup(settings, backend)
+    env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     recipe = core.choose_recipe(method, env.action_space, device)
     ac_kwargs = dict(recipe.networks) | dict(ac_kwargs or {})
-    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    pace = session.pace(steps_per_epoch, num_envs, epochs)
-    dims = session.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, strategy=strategy)
+    ac = backend.build_network(actor_critic, env, ac_kwargs, device)
+    dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, strategy=strategy)
     buffer = HindsightBuffer(goal_layout(env), k=k, convert=as_tensors(device), **dims)
     learner = make_learner(ac, lr)
-    logger = session.open_logger(__name__, settings, env, ac)
+    logger = run_setup.open_logger(__name__, settings, env, ac, backend)
     checkpoint = Checkpoint(
         logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
     )
@@ -146,7 +144,7 @@ def her(
         return ac.act(to_tensor(obs, device))
 
     for epoch in checkpoint.epochs(epochs, resume):
-        for t in logger.progress(pace.steps(epoch), pace.total()):
+        for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act = explore(policy(obs)) if t >= start_steps else env.sample_actions()
             step = env.step(act)
@@ -154,17 +152,19 @@ def her(
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length, SuccessRate=episode.success)
 
-            for number in pace.updates_due(t, update_after, update_every):
-                batch = buffer.sample_batch(session.share(batch_size))
+            for number in schedule.updates_due(t, update_after, update_every):
+                batch = buffer.sample_batch(schedule.per_process(batch_size))
                 logger.store(**learn(batch, move_policy=number % recipe.policy_delay == 0))
 
-        for test in play(test_env, policy, session.share(num_test_episodes)):
+        for test in evaluate(test_env, policy, schedule.per_process(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length, TestSuccessRate=test.success)
-        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=pace.steps(epoch).stop)
+        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=schedule.steps(epoch).stop)
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac
 
 
 if __name__ == "__main__":
+    from spinup.cli.train import launch
+
     launch(her, __file__)  # settings: defaults < config.json beside this file < command line

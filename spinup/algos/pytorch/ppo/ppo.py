@@ -12,17 +12,16 @@ import torch
 from torch import nn
 
 from spinup.algos.pytorch.ppo import core
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
+from spinup.parts.mpi import mpi_avg
+from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.fast import run_concurrently
 from spinup.parts.pytorch.learning import Adam, compute_gradient, minibatches, minimize
 from spinup.parts.pytorch.learning import GAEBuffer as PPOBuffer
-from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.tensors import to_tensor
-from spinup.utils.mpi_tools import mpi_avg
-from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
     Entropy KL ClipFrac StopIter Time KLNonNegative"""
@@ -125,19 +124,18 @@ def ppo(
     max_grad_norm: a longer gradient is shortened to this; none: never
     """
     settings = dict(locals())
-    seeds = session.prepare(settings)
+    seeds, schedule = run_setup.setup(settings, backend)
     env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
-    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    pace = session.pace(steps_per_epoch, num_envs, epochs)
-    dims = session.space_dims(env) | dict(num_envs=num_envs, device=device)
-    buffer = PPOBuffer(**dims, size=pace.turns, gamma=gamma, lam=lam)
+    ac = backend.build_network(actor_critic, env, ac_kwargs, device)
+    dims = run_setup.space_dims(env) | dict(num_envs=num_envs, device=device)
+    buffer = PPOBuffer(**dims, size=schedule.steps_per_env, gamma=gamma, lam=lam)
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(
         update, learner, clip_ratio=clip_ratio, target_kl=target_kl,
         train_pi_iters=train_pi_iters, train_v_iters=train_v_iters,
         minibatch_size=minibatch_size, ent_coef=ent_coef, max_grad_norm=max_grad_norm,
     )  # fmt: skip
-    logger = session.open_logger(__name__, settings, env, ac)
+    logger = run_setup.open_logger(__name__, settings, env, ac, backend)
     checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
 
     @torch.no_grad()
@@ -145,7 +143,7 @@ def ppo(
         return ac.v(to_tensor(obs, device)).cpu().numpy()
 
     for epoch in checkpoint.epochs(epochs, resume):
-        for _ in logger.progress(pace.steps(epoch), pace.total()):
+        for _ in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, val, logp = ac.step(to_tensor(obs, device))
             step = env.step(act)
@@ -160,11 +158,13 @@ def ppo(
         rollout = buffer.get()
         logger.store(**learn(rollout))
         core.update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
-        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
+        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=schedule.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac
 
 
 if __name__ == "__main__":
+    from spinup.cli.train import launch
+
     launch(ppo, __file__)  # settings: defaults < config.json beside this file < command line

@@ -12,15 +12,14 @@ import torch
 from torch import nn
 
 from spinup.algos.pytorch.reinforce import core
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
+from spinup.parts.mpi import mpi_avg
+from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.learning import Adam, GAEBuffer, gradient_step, minimize
-from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.tensors import to_tensor
-from spinup.utils.mpi_tools import mpi_avg
-from spinup.utils.run_utils import launch
 
 COLUMNS = "Epoch EpRet* EpLen TotalEnvInteracts LossPi LossV Entropy Time"
 
@@ -96,15 +95,14 @@ def reinforce(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds = session.prepare(settings)
+    seeds, schedule = run_setup.setup(settings, backend)
     env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
-    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    pace = session.pace(steps_per_epoch, num_envs, epochs)
-    dims = session.space_dims(env)
-    buffer = GAEBuffer(**dims, size=pace.turns, gamma=gamma, num_envs=num_envs, device=device)
+    ac = backend.build_network(actor_critic, env, ac_kwargs, device)
+    dims = run_setup.space_dims(env) | dict(num_envs=num_envs, device=device)
+    buffer = GAEBuffer(**dims, size=schedule.steps_per_env, gamma=gamma)
     learner = make_learner(ac, pi_lr, vf_lr)
     learn = partial(update, learner, baseline=baseline, train_v_iters=train_v_iters)
-    logger = session.open_logger(__name__, settings, env, ac)
+    logger = run_setup.open_logger(__name__, settings, env, ac, backend)
     checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
 
     @torch.no_grad()
@@ -114,7 +112,7 @@ def reinforce(
         return ac.v(to_tensor(obs, device)).cpu().numpy()
 
     for epoch in checkpoint.epochs(epochs, resume):
-        for _ in logger.progress(pace.steps(epoch), pace.total()):
+        for _ in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, val, logp = ac.step(to_tensor(obs, device))
             step = env.step(act)
@@ -128,11 +126,13 @@ def reinforce(
         rollout = buffer.get()
         logger.store(**learn(rollout))
         core.update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
-        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
+        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=schedule.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac
 
 
 if __name__ == "__main__":
+    from spinup.cli.train import launch
+
     launch(reinforce, __file__)  # settings: defaults < config.json beside this file < command line

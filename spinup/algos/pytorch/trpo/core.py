@@ -5,11 +5,11 @@ from torch import distributions, nn
 
 from spinup.parts.buffers import combined_shape, discount_cumsum
 from spinup.parts.envs import refuse_images
+from spinup.parts.errors import UserError
+from spinup.parts.mpi import mpi_avg
 from spinup.parts.pytorch import networks
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp, update_normalizers
 from spinup.parts.pytorch.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
-from spinup.utils.errors import UserError
-from spinup.utils.mpi_tools import mpi_avg
 
 __all__ = [
     "Actor", "MLPActorCritic", "MLPCategoricalActor", "MLPCritic", "MLPGaussianActor",

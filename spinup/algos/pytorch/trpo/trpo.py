@@ -11,14 +11,13 @@ import torch
 from torch import nn
 
 from spinup.algos.pytorch.trpo import core
-from spinup.parts import session
+from spinup.parts import run_setup
 from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
+from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.learning import Adam, GAEBuffer, minimize
-from spinup.parts.pytorch.models import build
 from spinup.parts.pytorch.tensors import to_tensor
-from spinup.utils.run_utils import launch
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
     KL BacktrackIters Time"""
@@ -118,14 +117,13 @@ def trpo(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds = session.prepare(settings)
+    seeds, schedule = run_setup.setup(settings, backend)
     env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
-    ac = build(actor_critic, env.observation_space, env.action_space, ac_kwargs, device)
-    pace = session.pace(steps_per_epoch, num_envs, epochs)
-    dims = session.space_dims(env) | dict(num_envs=num_envs, device=device)
-    buffer = GAEBuffer(size=pace.turns, gamma=gamma, lam=lam, **dims)
+    ac = backend.build_network(actor_critic, env, ac_kwargs, device)
+    dims = run_setup.space_dims(env) | dict(num_envs=num_envs, device=device)
+    buffer = GAEBuffer(size=schedule.steps_per_env, gamma=gamma, lam=lam, **dims)
     learner = make_learner(ac, vf_lr)
-    logger = session.open_logger(__name__, settings, env, ac)
+    logger = run_setup.open_logger(__name__, settings, env, ac, backend)
     learn = partial(
         update, learner, delta=delta, damping_coeff=damping_coeff, cg_iters=cg_iters,
         backtrack_iters=backtrack_iters, backtrack_coeff=backtrack_coeff,
@@ -138,7 +136,7 @@ def trpo(
         return ac.v(to_tensor(obs, device)).cpu().numpy()
 
     for epoch in checkpoint.epochs(epochs, resume):
-        for _ in logger.progress(pace.steps(epoch), pace.total()):
+        for _ in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, val, logp = ac.step(to_tensor(obs, device))
             step = env.step(act)
@@ -153,11 +151,13 @@ def trpo(
         rollout = buffer.get()
         logger.store(**learn(rollout))
         core.update_normalizers(ac, rollout.obs)  # only now: the rollout was seen with the old ones
-        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=pace.steps(epoch).stop)
+        logger.dump_epoch(COLUMNS, Epoch=epoch, TotalEnvInteracts=schedule.steps(epoch).stop)
         if epoch % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac
 
 
 if __name__ == "__main__":
+    from spinup.cli.train import launch
+
     launch(trpo, __file__)  # settings: defaults < config.json beside this file < command line

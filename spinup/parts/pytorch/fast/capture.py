@@ -31,6 +31,7 @@ import torch
 from torch import from_numpy
 from torch.overrides import TorchFunctionMode
 
+from spinup.parts.mpi import num_procs
 from spinup.parts.pytorch.fast import private, switch
 from spinup.parts.pytorch.fast.concurrency import exclusive, note_call, turn
 from spinup.parts.pytorch.fast.dependencies import Dependencies, NotCapturable
@@ -40,7 +41,6 @@ from spinup.parts.pytorch.fast.kernels import replay_kernel, tolerance
 from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only, tree_unflatten
 from spinup.parts.pytorch.fast.threads import Threads, may_choose
 from spinup.parts.pytorch.fast.tracing import capturing, is_capturing
-from spinup.utils.mpi_tools import num_procs
 
 aten = torch.ops.aten
 CLOSE = 1e-2  # what results may differ by, as a share of the greatest

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from spinup.parts.mpi import num_procs
 from spinup.parts.pytorch.fast import private, switch
-from spinup.utils.mpi_tools import num_procs
 
 _NOTHING = nullcontext()
 

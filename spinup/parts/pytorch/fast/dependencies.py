@@ -47,7 +47,7 @@ TRUSTED = {
     "torch", "math", "operator", "_operator", "functools", "itertools", "typing", "contextlib",
     "collections", "dataclasses", "copy", "numbers", "numpy", "abc", "enum", "types",
 }  # fmt: skip
-TRUSTED_OF_OURS = ("spinup.parts", "spinup.utils.mpi", "spinup.utils.errors")
+TRUSTED_OF_OURS = ("spinup.parts",)
 # Built-in functions that do something else than compute.
 EFFECTS = {
     "print", "open", "input", "exec", "eval", "compile", "__import__", "setattr", "delattr",

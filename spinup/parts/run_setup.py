@@ -6,87 +6,49 @@ import sys
 import zlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Discrete
 
 import spinup
-from spinup.parts.checkpoint import claim, is_restartable, read_latest, release
+from spinup.parts.backend import Backend
 from spinup.parts.divergence import STOPS
 from spinup.parts.env_memory import explain, find_memory
-from spinup.parts.envs import EnvMaker, VectorEnv, describe_env
+from spinup.parts.envs import VectorEnv
+from spinup.parts.errors import START_OVER, UserError
+from spinup.parts.jsonio import read_json
+from spinup.parts.logger import EpochLogger
+from spinup.parts.make_env import EnvMaker, describe_env
+from spinup.parts.mpi import num_procs, on_first_process, proc_id
 from spinup.parts.plain_text import printable
+from spinup.parts.run_folder import claim, is_restartable, read_latest, release
+from spinup.parts.schedule import Schedule, make_schedule
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import check, differences
-from spinup.utils.errors import START_OVER, UserError
-from spinup.utils.logx import EpochLogger
-from spinup.utils.mpi_tools import num_procs, on_first_process, proc_id
-from spinup.utils.serialization_utils import read_json
 
 
-def prepare(settings: dict, **limits) -> Seeds:
-    """Check the settings, share out the cores, seed the global streams; gives all other seeds.
+def setup(settings: dict, backend: Backend, **limits) -> tuple[Seeds, Schedule]:
+    """Check the settings, divide the cores, seed the global generators.
+
+    Gives the seeds of everything else in this process, and the schedule of the run.
 
     limits: least and greatest value of a setting whose name means something else elsewhere
     """
     check(settings, **limits)
-    pace(settings["steps_per_epoch"], settings["num_envs"], settings["epochs"])  # or says why not
+    schedule = make_schedule(settings["steps_per_epoch"], settings["num_envs"], settings["epochs"])
     seeds = run_seeds(settings["seed"], proc_id())
     words = seeds.common.generate_state(8)
     np.random.seed(words[:4])  # for environments that use Python's or NumPy's global stream
     random.seed(words[4:].tobytes())
-    if "torch" in sys.modules:  # the backend of the algorithm that calls this
-        from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
-
-        setup_pytorch_for_mpi()
-        sys.modules["torch"].manual_seed(framework_seed(settings["seed"], proc_id()))
-        if fast := sys.modules.get("spinup.parts.pytorch.fast"):
-            fast.reset()
-    return seeds
+    backend.use_threads()
+    backend.seed(framework_seed(settings["seed"], proc_id()))
+    return seeds, schedule
 
 
 def make_envs(env_fn, num_envs: int, seeds: Seeds, max_ep_len) -> tuple[VectorEnv, VectorEnv]:
     """The environments to train in, and one to evaluate in, which share nothing."""
     env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
     return env, VectorEnv(env_fn, 1, seeds.test_env, max_ep_len, apart_from=env)
-
-
-class Pace(NamedTuple):
-    """How a run goes through its steps: all environments of all processes together, in epochs."""
-
-    turns: int  # how often the environments step together in an epoch
-    stride: int  # how many environments those are
-    epochs: int
-
-    def steps(self, epoch: int) -> range:
-        """The number of steps done before each turn of an epoch."""
-        length = self.turns * self.stride
-        return range(epoch * length, (epoch + 1) * length, self.stride)
-
-    def total(self) -> int:
-        return self.epochs * self.turns * self.stride
-
-    def updates_due(self, t: int, update_after: int, update_every: int) -> range:
-        """The numbers of the gradient steps owed after the turn that began at step `t`.
-
-        They come in blocks of `update_every`; on the whole, one for each environment step, whose
-        number they bear. So what is done every so many updates never starts counting anew.
-        """
-        now = t + self.stride
-        due = range(t // update_every * update_every, now // update_every * update_every)
-        return due if now > update_after else range(0)
-
-
-def pace(steps_per_epoch: int, num_envs: int, epochs: int) -> Pace:
-    """Share the steps of an epoch out to the environments."""
-    stride = num_envs * num_procs()
-    if steps_per_epoch < stride:
-        raise UserError(
-            f"steps_per_epoch is {steps_per_epoch}, but one step of every environment is already "
-            f"{stride}. Make it at least that, or use fewer environments."
-        )
-    return Pace(steps_per_epoch // stride, stride, epochs)
 
 
 def planned_epochs(settings: dict) -> int:
@@ -111,7 +73,12 @@ def planned_epochs(settings: dict) -> int:
 
 
 def open_logger(
-    module: str, settings: dict, env: VectorEnv, network, rows: int | None = None
+    module: str,
+    settings: dict,
+    env: VectorEnv,
+    network,
+    backend: Backend,
+    rows: int | None = None,
 ) -> EpochLogger:
     """Open the run folder, write config.json, and see to it that `network` is saved.
 
@@ -133,13 +100,15 @@ def open_logger(
         lambda: _claim(folder, config, settings["resume"] or is_restartable(folder))
     )
     code_before = read_json(f"{folder}/config.json").get("code") if resume else None
-    _share_cores(settings, network, rows)
-    logger = EpochLogger(**logger_kwargs, resume=resume)
+    backend.use_threads(network, rows or _batch_size(settings))
+    logger = EpochLogger(**logger_kwargs, resume=resume, backend=backend)
     environment = describe_env(env.envs[0])
     if isinstance(maker, EnvMaker):
         environment["id"] = maker.env_name  # as it was typed, with the package before it
     spaces = dict(observation=str(env.observation_space), action=str(env.action_space))
-    config |= dict(environment=environment, spaces=spaces, versions=versions()) | {STOPS: True}
+    config |= dict(environment=environment, spaces=spaces, versions=versions(backend.PACKAGE)) | {
+        STOPS: True
+    }
     logger.save_config(config)
     logger.setup_pytorch_saver(network)
     name = environment["id"] or environment["made_by"]
@@ -150,21 +119,15 @@ def open_logger(
                    color="yellow")  # fmt: skip
     if other := _core_elsewhere(module):
         logger.log(printable(other), color="yellow")
-    if memory := on_first_process(lambda: find_memory(maker, env)):
+    if memory := on_first_process(lambda: find_memory(maker, env, backend)):
         logger.log(printable(explain(memory, resume)), color="yellow")
     return logger
 
 
-def _share_cores(settings, network, rows):
-    """Use as many threads as pay off for the products of one gradient step."""
-    if "torch" not in sys.modules:
-        return
-    from spinup.utils.mpi_pytorch import setup_pytorch_for_mpi
-
+def _batch_size(settings) -> int:
+    """Rows of one gradient step in this process."""
     asked = (settings.get(name) for name in ("minibatch_size", "batch_size", "steps_per_epoch"))
-    rows = rows or next(share(count) for count in asked if count)
-    weights = [p.numel() * (100 if p.ndim == 4 else 1) for p in network.parameters()]  # 4: images
-    setup_pytorch_for_mpi(rows * max(weights, default=0))
+    return next(Schedule.per_process(count) for count in asked if count)
 
 
 def _claim(folder, config, resume) -> bool:
@@ -236,9 +199,9 @@ def refuse_other_settings(folder, config: dict, file: str = "config.json"):
         )
 
 
-def versions() -> dict:
+def versions(framework: str) -> dict:
     """What this run was made with."""
-    packages = ("torch", "gymnasium", "numpy", "mujoco", "ale-py", "gymnasium-robotics", "mpi4py")
+    packages = (framework, "gymnasium", "numpy", "mujoco", "ale-py", "gymnasium-robotics", "mpi4py")
     found = dict(spinup=spinup.__version__, python=platform.python_version())
     for package in packages:
         try:
@@ -246,11 +209,6 @@ def versions() -> dict:
         except PackageNotFoundError:
             continue
     return found
-
-
-def share(count: int) -> int:
-    """What this process does of `count` things that all processes do together."""
-    return -(-count // num_procs())
 
 
 def space_dims(env: VectorEnv) -> dict:

@@ -20,13 +20,15 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from spinup.parts.divergence import DIVERGED_FILE
+from spinup.experiments import jobs, processes
+from spinup.experiments.board import Board, redraw, say_interrupted, tell
+from spinup.experiments.job import OUTPUT_FILE, Run, folder_of
+from spinup.parts.errors import UserError
 from spinup.parts.imports import STARTED_IN, Elsewhere
+from spinup.parts.jsonio import read_json, write_json, write_whole
+from spinup.parts.mpi import THREADS
 from spinup.parts.plain_text import say
-from spinup.utils import jobs
-from spinup.utils.errors import UserError
-from spinup.utils.mpi_tools import THREADS
-from spinup.utils.serialization_utils import read_json, write_json, write_whole
+from spinup.parts.run_folder import DIVERGED_FILE, claim, is_claimed, read_latest, release
 
 SCRATCH = "SPINUP_SCRATCH"  # on a node: train in this folder of its own, whatever else it sees
 LATEST = "checkpoint/latest"
@@ -99,7 +101,7 @@ def _cluster_of_our_own():
     os.environ.setdefault("RAY_AUTH_TOKEN", _own_token())
     folder = tempfile.mkdtemp(prefix="ray-")
     try:
-        yield dict(num_cpus=jobs.cores(), include_dashboard=False, _temp_dir=folder)
+        yield dict(num_cpus=processes.cores(), include_dashboard=False, _temp_dir=folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         for name in names:
@@ -118,14 +120,11 @@ def _knock(address):
     socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
-# --- The driver ---
-
-
 @dataclass
 class Try:
     """A run that was handed to the cluster."""
 
-    run: jobs.Run
+    run: Run
     token: Path  # a file in its folder, by which a task knows whether it sees the same one
     number: int = 1  # of tries since the last checkpoint
     epoch: int = 0  # of the checkpoint it begins from
@@ -148,7 +147,7 @@ class Home:
         return pack(Path(folder), {})
 
 
-def run_on_ray(board: jobs.Board, address: str, interrupts: list):
+def run_on_ray(board: Board, address: str, interrupts: list):
     """Run what is queued as tasks that ask for a CPU per process, and see them through."""
     runs = [run for run in board.runs if run.state == "queued"]
     if not runs:
@@ -174,12 +173,12 @@ def run_on_ray(board: jobs.Board, address: str, interrupts: list):
         finally:
             for one in tries:
                 one.token.unlink(missing_ok=True)
-    jobs.redraw(board, last=True)
+    redraw(board, last=True)
 
 
 def _prepare(board, run, patience) -> Path | None:
     """Ready the run's folder, with a file in it by which a task knows whether it is the same."""
-    folder = jobs.folder_of(run.job).absolute()
+    folder = folder_of(run.job).absolute()
     try:
         _wait_until_free(folder, patience)
         jobs.make_room(run.job)
@@ -189,7 +188,7 @@ def _prepare(board, run, patience) -> Path | None:
         token.touch()
     except (UserError, OSError) as error:
         run.state, run.why = "failed", str(error)
-        jobs.tell(board, run)
+        tell(board, run)
         return None
     return token
 
@@ -204,24 +203,22 @@ def _submit(ray, one, home):
         num_returns="streaming",
         max_retries=0,  # it is submitted again below, where what it has sent is known
         scheduling_strategy="SPREAD",
-        name=jobs.folder_of(job).name,
+        name=folder_of(job).name,
     )
-    threads = {name: os.environ[name] for name in jobs.THREAD_VARIABLES if name in os.environ}
-    threads = threads or dict.fromkeys((*jobs.THREAD_VARIABLES, THREADS), "1")
-    here = jobs.environment(1, 1)
+    threads = {name: os.environ[name] for name in processes.THREAD_VARIABLES if name in os.environ}
+    threads = threads or dict.fromkeys((*processes.THREAD_VARIABLES, THREADS), "1")
+    here = processes.environment(1, 1)
     variables, paths = threads | {STARTED_IN: here[STARTED_IN]}, here["PYTHONPATH"]
     return task.remote(cloudpickle.dumps(job), str(one.token), variables, paths, home)
 
 
 def _see_through(ray, board, going, home, interrupts):
     """Take in what tasks send until all have ended; those whose node died begin again."""
-    from spinup.parts.checkpoint import release
-
     passed_on = 0
     while going:
         for _ in interrupts[passed_on:]:
             passed_on += 1
-            jobs.say_interrupted(board)
+            say_interrupted(board)
             home.interrupt.remote()
             for task, one in going.items():
                 if one.run.state == "queued":
@@ -236,16 +233,16 @@ def _see_through(ray, board, going, home, interrupts):
             except ray.exceptions.RayError as raised:
                 error = raised
             one = going.pop(task)
-            release(jobs.folder_of(one.run.job))
+            release(folder_of(one.run.job))
             if error and (again := _after(ray, board, one, error, interrupts)):
                 going[_submit(ray, again, home)] = again
-        jobs.redraw(board)
+        redraw(board)
 
 
 def _after(ray, board, one, error, interrupts) -> Try | None:
     """What to try after a task that did not end by itself."""
     run = one.run
-    name, epoch = jobs.folder_of(run.job).name, _epoch(run)
+    name, epoch = folder_of(run.job).name, _epoch(run)
     number = 1 if epoch > one.epoch else one.number + 1
     if interrupts:
         run.state = "queued" if run.state == "queued" else "stopped"
@@ -256,14 +253,12 @@ def _after(ray, board, one, error, interrupts) -> Try | None:
     else:
         run.state = "failed"
         run.why = "\n    ".join(str(error).strip().splitlines()[-jobs.LAST_LINES :])
-        jobs.tell(board, run)
+        tell(board, run)
     return None
 
 
 def _epoch(run) -> int:
-    from spinup.parts.checkpoint import read_latest
-
-    return (read_latest(jobs.folder_of(run.job)) or {"epoch": 0})["epoch"]
+    return (read_latest(folder_of(run.job)) or {"epoch": 0})["epoch"]
 
 
 def _was_lost(ray, error) -> bool:
@@ -275,9 +270,7 @@ def _was_lost(ray, error) -> bool:
 
 def _take_in(board, run, news, interrupts):
     """Note what a task sends: that it began, what is new, how it ended."""
-    from spinup.parts.checkpoint import claim
-
-    folder = jobs.folder_of(run.job)
+    folder = folder_of(run.job)
     if isinstance(news, Parcel):
         unpack(news, folder)
         if "config.json" in news.news:
@@ -289,7 +282,7 @@ def _take_in(board, run, news, interrupts):
             claim(folder)  # for the run, which holds only the folder of its own machine
     else:
         jobs.ended(run, news, interrupts)
-    jobs.tell(board, run)
+    tell(board, run)
 
 
 def _name_folder(folder):
@@ -298,9 +291,6 @@ def _name_folder(folder):
     if isinstance(config.get("logger_kwargs"), dict):
         config["logger_kwargs"]["output_dir"] = str(folder)
         write_json(folder / "config.json", config)
-
-
-# --- A node ---
 
 
 def train(job: bytes, token: str, variables: dict, paths: str, home):
@@ -328,9 +318,9 @@ def train(job: bytes, token: str, variables: dict, paths: str, home):
     variables = os.environ | variables | dict(PYTHONPATH=os.pathsep.join(paths))
     if heard := ask(home.interrupted):
         return
-    with open(folder / jobs.OUTPUT_FILE, "ab") as output:
+    with open(folder / OUTPUT_FILE, "ab") as output:
         began = Began(output.tell(), shared)
-        process = jobs.start_process(job, variables, output, folder)
+        process = processes.start_process(job, variables, output, folder)
     yield began
     try:
         while process.poll() is None:
@@ -346,7 +336,7 @@ def train(job: bytes, token: str, variables: dict, paths: str, home):
     finally:
         process.kill()
         process.wait()
-        jobs.forget_job_file(process)
+        processes.forget_job_file(process)
         if not shared:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -361,13 +351,8 @@ def _scratch() -> str | None:
 
 def _wait_until_free(folder, patience):
     """Wait for processes whose node or driver is gone, and who may not know it yet."""
-    from spinup.parts.checkpoint import is_claimed
-
     while is_claimed(folder) and time.time() < patience:
         time.sleep(0.5)
-
-
-# --- What they send each other ---
 
 
 def _latest_differs(folder, sent) -> bool:

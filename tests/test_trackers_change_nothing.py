@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from spinup.parts import trackers
+from spinup.parts.logger import EpochLogger, Logger
+from spinup.parts.mpi import mpiexec
+from spinup.parts.pytorch import backend
 from spinup.run import main
-from spinup.utils import diaries
-from spinup.utils.logx import EpochLogger, Logger
-from spinup.utils.mpi_tools import mpiexec
 
 TINY = "ppo --env CartPole-v1 --steps_per_epoch 60 --train_pi_iters 1 --train_v_iters 1 --hid [4]"
 
@@ -195,8 +196,8 @@ class Gambler:
 
 def test_no_random_number_of_the_run_is_used_up(tmp_path):
     before = streams()
-    logger = EpochLogger(str(tmp_path), tensorboard=True, wandb=True)
-    logger.diaries.append(Gambler())
+    logger = EpochLogger(str(tmp_path), tensorboard=True, wandb=True, backend=backend)
+    logger.trackers.append(Gambler())
     logger.save_config(dict(lr=0.5))
     logger.dump_epoch("Epoch Time", Epoch=1)
     logger.load_state_dict(logger.state_dict())
@@ -217,7 +218,7 @@ class Broken(Gambler):
 
 def test_a_diary_that_fails_does_not_stop_the_run(tmp_path, capsys):
     logger = EpochLogger(str(tmp_path), tensorboard=True)
-    logger.diaries.insert(0, Broken())
+    logger.trackers.insert(0, Broken())
     logger.save_config({})
     for epoch in range(4):
         logger.dump_epoch("Epoch Time", Epoch=epoch)
@@ -238,13 +239,13 @@ def test_an_older_run_s_diaries_go_where_it_goes_and_a_user_s_own_stay(tmp_path)
         logger.close()
 
     def found(folder):
-        return [len(list(folder.glob(name))) for name in (diaries.EVENTS, "*/*-run-*-spinup*")]
+        return [len(list(folder.glob(name))) for name in (trackers.EVENTS, "*/*-run-*-spinup*")]
 
     write()
     write()
     assert found(tmp_path) == [1, 1]
     aside = tmp_path / "older_runs" / "1"
-    assert len(list(aside.glob(diaries.EVENTS))) == len(list(aside.glob("offline-run*"))) == 1
+    assert len(list(aside.glob(trackers.EVENTS))) == len(list(aside.glob("offline-run*"))) == 1
     write(overwrite=True)
     assert found(tmp_path) == [1, 1]
     Logger(str(tmp_path / "new"), tensorboard=True).close()  # never came to its first row
@@ -283,13 +284,13 @@ def test_the_mode_of_wandb_is_the_user_s(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     main([*words, "--exp_name", "disabled"])
     assert len(table(tmp_path / "disabled" / "disabled_s0")) == 1
-    assert not list((tmp_path / "disabled" / "disabled_s0").glob(diaries.WANDB_RUNS))
+    assert not list((tmp_path / "disabled" / "disabled_s0").glob(trackers.WANDB_RUNS))
 
 
 def test_without_a_network_it_is_kept_offline(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody listens
-    monkeypatch.setattr(diaries, "PATIENCE", 2)
+    monkeypatch.setattr(trackers, "PATIENCE", 2)
     main([*TINY.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb", "--seed", "4"])
     assert "kept offline" in capsys.readouterr().out
     assert len(on_wandb(tmp_path / "cmd_ppo" / "cmd_ppo_s4")[1]) == 1

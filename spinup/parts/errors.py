@@ -1,6 +1,7 @@
 """What ends a run or a command with a sentence or two instead of a traceback."""
 
 import difflib
+from pathlib import Path
 
 from spinup.parts.plain_text import paragraph
 
@@ -19,6 +20,18 @@ class UserError(ValueError):
 
 class Diverged(ArithmeticError):
     """A number of a run is NaN or infinite; the command line shows the text and exits with 1."""
+
+
+class JobsFailed(Exception):
+    """Some runs failed or diverged; `failures` has their names and folders. The others are done."""
+
+    def __init__(self, message: str, failures: list[tuple[str, Path]]):
+        super().__init__(message)
+        self.failures = failures
+
+
+class Finished(Exception):
+    """There is nothing left to train, and that is no mistake."""
 
 
 def damaged(path) -> UserError:

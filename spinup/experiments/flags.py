@@ -8,8 +8,8 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spinup.parts.errors import UserError, did_you_mean, shown
 from spinup.parts.settings import CHOICES, WORDS
-from spinup.utils.errors import UserError, did_you_mean, shown
 
 SHORT_FOR = {
     "env": "env_name",

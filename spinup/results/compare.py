@@ -1,20 +1,18 @@
 """Final performance of experiments side by side, with how sure one can be of it."""
 
-import argparse
 import csv
 import itertools
-import json
 import math
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from spinup.parts.plain_text import csv_cell, markdown_cell, printable, say
-from spinup.utils import plot
-from spinup.utils.errors import UserError
-from spinup.utils.statistics import (
+from spinup.parts.errors import UserError
+from spinup.parts.plain_text import csv_cell, markdown_cell, printable
+from spinup.parts.progress import PERFORMANCE
+from spinup.results import tables
+from spinup.results.statistics import (
     improvement_over_tasks,
     interval,
     iqm_over_tasks,
@@ -78,8 +76,8 @@ def final_score(
     """
     if value not in run or has_diverged(run, at):
         return None
-    y = plot.numbers(run[value])
-    steps = plot.numbers(run[STEPS]) if STEPS in run else y * math.nan
+    y = tables.numbers(run[value])
+    steps = tables.numbers(run[STEPS]) if STEPS in run else y * math.nan
     within = np.isfinite(y) if at is None else np.isfinite(y) & (steps <= at)
     y, steps = y[within], steps[within]
     if not len(y):
@@ -104,7 +102,7 @@ def compare(
     pool: take an experiment's scores on all environments together
     scale: for an environment, the scores that become 0 and 1
     """
-    plot.check_known("column", value, list(dict.fromkeys(c for run in runs for c in run)))
+    tables.check_known("column", value, list(dict.fromkeys(c for run in runs for c in run)))
     if last is not None and last < 1:
         raise UserError(f"last is a number of epochs, 1 or more, not {last}.")
     tail = {None: "the last tenth of its epochs", 1: "its last epoch"}
@@ -114,7 +112,7 @@ def compare(
     scale = {env: (float(low), float(high)) for env, (low, high) in (scale or {}).items()}
     runs = _scored(runs, value, last, at, scale, found.warnings)
     for env, (low, high) in scale.items():
-        plot.check_known("environment", env, list({str(run.attrs["env_id"]) for run, *_ in runs}))
+        tables.check_known("environment", env, list({str(run.attrs["env_id"]) for run, *_ in runs}))
         if not (math.isfinite(low) and math.isfinite(high) and low != high):
             raise UserError(
                 f"The scale of {env} wants two different numbers, not {low} and {high}."
@@ -172,9 +170,9 @@ def _worst(runs, value, at, scale) -> dict[str | None, float]:
     """For each environment, the worst finite number that a run has in any epoch."""
     worst = {}
     for run in (run for run in runs if value in run):
-        y = plot.numbers(run[value])
+        y = tables.numbers(run[value])
         if at is not None and STEPS in run:
-            y = y[plot.numbers(run[STEPS]) <= at]
+            y = y[tables.numbers(run[STEPS]) <= at]
         y, env = y[np.isfinite(y)], run.attrs["env_id"]
         low, high = scale.get(env, (0.0, 1.0))
         choose = min if low <= high else max  # a scale may turn costs into scores
@@ -223,7 +221,7 @@ def _judged_by(runs, pool) -> dict[str, dict]:
     """What stands for Performance, and the names of the experiments of which it does."""
     kinds = {}
     for run in runs:
-        kind = next((column for column in plot.PERFORMANCE if column in run), None)
+        kind = next((column for column in PERFORMANCE if column in run), None)
         if kind is not None:  # a run that diverged in its first epoch has no column
             kinds.setdefault(kind, {})[_name(run, pool)] = None
     return kinds
@@ -274,9 +272,6 @@ def _doubts(found, experiments, value, pool, scale):
             "Scores of several environments are taken together as they are, which means little "
             f"unless they are of like size; give a --scale for {unscaled}."
         )
-
-
-# ---------------------------------------------------------------- showing
 
 
 def as_dict(found: Comparison) -> dict:
@@ -387,46 +382,10 @@ def write_csv(found: Comparison, file):
         out.writerow(map(csv_cell, row))
 
 
-def add_judgement(parser: argparse.ArgumentParser):
-    """Add the flags that say what to judge a run by, in the words of `compare`."""
-    add = parser.add_argument
-    add("-y", "--value", default="Performance", help="column of progress.txt to judge by (Perform"
-        f"ance: {', or else '.join(plot.PERFORMANCE)})")  # fmt: skip
-    add("--last", type=int, help="mean over so many of the last epochs (a tenth of them)")
-    add("--at", type=float, metavar="STEPS", help="leave out what came after so many steps")
-    add("--pool", action="store_true", help="take all environments of an experiment together")
-    add("--scale", nargs=3, action="append", metavar=("ENV", "LOW", "HIGH"), default=None,
-        help="the scores on an environment that become 0 and 1; may be given for each")  # fmt: skip
-
-
-def judged(runs, args) -> Comparison:
-    """Compare `runs` as the flags of `add_judgement` ask for."""
+def comparison(runs, args) -> Comparison:
+    """Compare `runs` as the flags of `spinup compare` ask for."""
     try:
         scale = {env: (float(low), float(high)) for env, low, high in args.scale or []}
     except ValueError:
-        raise UserError("--scale wants an environment and two numbers: --scale Hopper-v5 18 3234")
+        raise UserError("--scale must be an environment and two numbers: --scale Hopper-v5 18 3234")
     return compare(runs, args.value, args.last, args.at, args.pool, scale)
-
-
-def main(argv=None):
-    """Print the comparison that the command line asks for."""
-    parser = argparse.ArgumentParser(
-        "spinup compare", description="Compare how well experiments end, and how surely."
-    )
-    plot.add_folders(parser)
-    add_judgement(parser)
-    form = parser.add_mutually_exclusive_group()
-    for name in ("json", "csv", "markdown"):
-        form.add_argument(f"--{name}", action="store_true", help=f"print {name.upper()}")
-    args = parser.parse_args(argv)
-    runs = plot.get_all_datasets(args.all_logdirs, args.legend, args.select, args.exclude)
-    found = judged(runs, args)
-    if args.json:
-        print(json.dumps(as_dict(found), indent=2))
-    elif args.csv:
-        write_csv(found, sys.stdout)
-        for warning in found.warnings:
-            say(warning, file=sys.stderr)
-    else:
-        print(as_text(found, args.markdown))
-    plot.refuse_damage(runs)

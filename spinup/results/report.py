@@ -1,6 +1,5 @@
 """One page that shows an experiment whole: curves, results, settings, films and failures."""
 
-import argparse
 import base64
 import contextlib
 import hashlib
@@ -17,11 +16,11 @@ import numpy as np
 
 import spinup
 from spinup.parts.divergence import STOPS, read_divergence
-from spinup.parts.plain_text import printable, say, without_colors
+from spinup.parts.errors import UserError
+from spinup.parts.plain_text import printable, without_colors
+from spinup.parts.progress import PERFORMANCE
 from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job, real_path
-from spinup.utils import compare, plot
-from spinup.utils.errors import UserError
-from spinup.utils.serialization_utils import write_whole
+from spinup.results import compare, tables
 
 MOST_NUMBERS = 600_000  # in the page; beyond, runs are shown with fewer of their epochs
 FILMS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
@@ -46,7 +45,7 @@ def _numbers(run, rows) -> dict[str, list]:
     names = [name for name in run if name not in ("Unit", "Condition1", "Condition2", "Diverged")]
     names.sort(key=lambda name: name != "Performance")
     for name in names:
-        values = plot.numbers(run[name].iloc[rows]).to_numpy(float)
+        values = tables.numbers(run[name].iloc[rows]).to_numpy(float)
         if np.isfinite(values).any():
             columns[str(name)] = [_brief(value) for value in values.tolist()]
     return columns
@@ -101,7 +100,7 @@ def _leads_out(path: Path, folder: Path) -> bool:
 def _own_settings(folder) -> dict:
     """The settings in a run's config.json, if it lies in the run's own folder."""
     folder = Path(folder)
-    return {} if _leads_out(folder / "config.json", folder) else plot.read_settings(folder)[0]
+    return {} if _leads_out(folder / "config.json", folder) else tables.read_settings(folder)[0]
 
 
 def _films(folder: Path, run: str, room: int) -> list[dict]:
@@ -216,9 +215,9 @@ def collect(runs, folders, args) -> dict:
 
     runs: as `plot.get_all_datasets` gives them
     folders: where they and runs without an epoch are
-    args: the flags of `compare.add_judgement`
+    args: the flags of `spinup compare`
     """
-    found = compare.judged(runs, args)
+    found = compare.comparison(runs, args)
     top = Path(os.path.commonpath([real_path(folder) for folder in folders]))
 
     def name_of(folder):
@@ -246,7 +245,7 @@ def collect(runs, folders, args) -> dict:
     day = f"{time.localtime().tm_mday} {time.strftime('%B %Y')}"
     return dict(
         made=f"{many}. Made on {day} by spinup {spinup.__version__}.",
-        value=found.value, performance=plot.PERFORMANCE, enough_seeds=compare.ENOUGH_SEEDS,
+        value=found.value, performance=PERFORMANCE, enough_seeds=compare.ENOUGH_SEEDS,
         experiments=experiments, runs=_curves(runs, doubts), doubts=doubts,
         judged=compare.as_dict(found), settings=_settings(runs), films=films,
         failures=[dict(run=name_of(root), lines=lines) for root, lines in failures.items()],
@@ -256,7 +255,7 @@ def collect(runs, folders, args) -> dict:
 
 def page(title: str, data: dict) -> str:
     """The whole page; nothing in `data` can become a tag, and nothing in it may load or run."""
-    part = {name: files("spinup.utils").joinpath(f"report.{name}").read_text("utf-8")
+    part = {name: files("spinup.results").joinpath(f"report.{name}").read_text("utf-8")
             for name in ("html", "css", "js")}  # fmt: skip
     digest = base64.b64encode(hashlib.sha256(part["js"].encode()).digest()).decode()
     policy = (
@@ -270,30 +269,3 @@ def page(title: str, data: dict) -> str:
     given = dict(policy=policy, title=title, style=part["css"], script=part["js"])
     whole = re.compile(r"\{\{(\w+)\}\}")
     return whole.sub(lambda found: (given | dict(data=text))[found[1]], part["html"])
-
-
-def main(argv=None):
-    """Write the page that the command line asks for."""
-    parser = argparse.ArgumentParser(
-        "spinup report", description="Write one page with curves, results, settings and films."
-    )
-    plot.add_folders(parser)
-    compare.add_judgement(parser)
-    add = parser.add_argument
-    add("-o", "--output", metavar="FILE", help="the page to write (report.html in the folder)")
-    add("--title", help="of the page; by default the folder's name")
-    args = parser.parse_args(argv)
-    first = Path(args.all_logdirs[0])
-    path = Path(args.output or (first if os.path.isdir(first) else Path()) / "report.html")
-    if path.suffix not in (".html", ".htm"):
-        raise UserError(f"{path} should end in .html, for that is what is written.")
-    runs = plot.get_all_datasets(args.all_logdirs, args.legend, args.select, args.exclude)
-    folders = plot.matching_folders(args.all_logdirs, args.select, args.exclude)
-    title = args.title or real_path(first).name
-    text = page(title, collect(runs, folders, args))
-    try:
-        write_whole(path, text.encode(errors="backslashreplace"))
-    except OSError as error:
-        raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
-    say(f"Wrote {path}")
-    plot.refuse_damage(runs)

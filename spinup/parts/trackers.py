@@ -11,21 +11,21 @@ import secrets
 import shutil
 import socket
 import time
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from spinup.utils.errors import UserError
+from spinup.parts.backend import Backend
+from spinup.parts.errors import UserError
+from spinup.parts.run_folder import EVENTS, WANDB_RUNS
+from spinup.parts.seeds import preserve_rng
 
-EVENTS = "events.out.tfevents.*.spinup"  # what is ours in a folder, by the names we give
-WANDB_RUNS = "wandb/*run-*-spinup*"
 NO_SETTINGS = ("environment", "logger_kwargs", "spaces", "versions")  # of config.json
 PATIENCE = 30  # seconds to wait for a server
 
 
 def require(**wanted: bool):
     """Say what to install, if a diary that is wanted (by its package's name) is not there."""
-    with randomness_kept():
+    with preserve_rng():
         for package in (name for name, on in wanted.items() if on):
             try:
                 import_module(package)
@@ -34,18 +34,6 @@ def require(**wanted: bool):
                 raise UserError(f"--{package} needs a package that is not installed: {how}")
         if wanted.get("wandb"):
             _wandb_mode()
-
-
-@contextmanager
-def randomness_kept():
-    """Within this, other people's code may draw random numbers and the run will not notice."""
-    from spinup.parts.checkpoint import random_streams, set_random_streams
-
-    streams = random_streams()
-    try:
-        yield
-    finally:
-        set_random_streams(streams)
 
 
 class TensorBoard:
@@ -80,7 +68,7 @@ class TensorBoard:
         values = [Summary.Value(tag=key, simple_value=x) for key, x in numbers.items()]
         self._event(when, step=step, summary=Summary(value=values))
 
-    def caught_up(self):
+    def drop_stale(self):
         """Throw away what was written before the run resumed."""
         for path in self.older:
             path.unlink(missing_ok=True)
@@ -124,7 +112,7 @@ class WandB:
         if step >= self.next_step:
             self.run.log(numbers | dict(_timestamp=when), step=step, commit=True)
 
-    def caught_up(self):
+    def drop_stale(self):
         """Throw away what was written before the run resumed, if the new file has it all."""
         if self.run.offline:
             for path in self.older:
@@ -189,10 +177,16 @@ def _start_wandb(mode, about):
     return wandb.init(**about | dict(id=_new_id()), mode="offline", settings=settings)
 
 
-def open_diaries(folder: Path, exp_name: str | None, tensorboard: bool, wandb: bool) -> list:
-    """Begin those diaries that are wanted, in the run folder."""
+def open_trackers(
+    folder: Path,
+    exp_name: str | None,
+    tensorboard: bool,
+    wandb: bool,
+    backend: Backend | None = None,
+) -> list:
+    """Start the trackers that are asked for, in the run folder."""
     opened = []
-    with randomness_kept():
+    with preserve_rng(backend):
         if tensorboard:
             opened.append(TensorBoard(folder))
         if wandb:
@@ -200,8 +194,8 @@ def open_diaries(folder: Path, exp_name: str | None, tensorboard: bool, wandb: b
     return opened
 
 
-def tell(diaries: list, row: dict, count: int, began: float):
-    """Write a row to each.
+def log_row(trackers: list, row: dict, count: int, began: float, backend: Backend | None = None):
+    """Write a row to each tracker.
 
     row: a value for each column, which may be a text of the table
     count: how many rows there are with this one, its place where no column says the steps
@@ -211,21 +205,23 @@ def tell(diaries: list, row: dict, count: int, began: float):
     places = (numbers.get(key, math.nan) for key in ("TotalEnvInteracts", "Epoch"))
     step = next((int(place) for place in places if math.isfinite(place)), count)
     when = began + numbers["Time"] if "Time" in numbers else time.time()
-    each(diaries, "row", step, numbers, when)
+    call_all(trackers, "row", step, numbers, when, backend=backend)
 
 
-def each(diaries: list, method: str, *arguments):
-    """Call a method of every diary; one that fails is left out from here on, and the run goes on.
+def call_all(trackers: list, method: str, *arguments, backend: Backend | None = None):
+    """Call a method of every tracker; one that fails gets no more calls, and the run continues.
 
-    Nothing is lost by that: when the run resumes, the diary is made anew from the table.
+    Nothing is lost by that: when the run resumes, the tracker is written again from the table.
+
+    backend: whose random generator is to stay as it is
     """
-    with randomness_kept():
-        for diary in list(diaries):
+    with preserve_rng(backend):
+        for tracker in list(trackers):
             try:
-                getattr(diary, method)(*arguments)
+                getattr(tracker, method)(*arguments)
             except Exception as error:  # whatever other people's code runs into
-                diaries.remove(diary)
-                print(f"{type(diary).__name__} gets no more rows of this run ({error!r}).")
+                trackers.remove(tracker)
+                print(f"{type(tracker).__name__} gets no more rows of this run ({error!r}).")
 
 
 def _number(value):

@@ -10,8 +10,8 @@ from gymnasium.spaces import Box, Dict, MultiBinary, flatdim
 
 from spinup.parts.buffers import ReplayBuffer, Transitions
 from spinup.parts.envs import VectorEnv
+from spinup.parts.errors import UserError
 from spinup.parts.settings import check
-from spinup.utils.errors import UserError
 
 NOT_YET = np.iinfo(np.int64).max  # the last row of an episode that is still going on
 

@@ -1,0 +1,42 @@
+"""`spinup plot RUN…`: draw learning curves."""
+
+import argparse
+
+from spinup.parts.imports import Elsewhere
+from spinup.parts.progress import PERFORMANCE
+from spinup.results.curves import BANDS, ESTIMATORS, make_plots
+from spinup.results.tables import refuse_damage
+
+
+def add_folders(parser: argparse.ArgumentParser):
+    """Add the flags that say which runs to read, in the words of `get_all_datasets`."""
+    add, several = parser.add_argument, dict(nargs="*")
+    add("all_logdirs", metavar="logdir", nargs="+", help="folders, or how their names begin")
+    add("-l", "--legend", **several, help="a title for each folder")
+    add("--select", **several, help="only folders whose paths contain all of these")
+    add("--exclude", **several, help="only folders whose paths contain none of these")
+
+
+def main(argv=None):
+    """Draw what the command line asks for."""
+    parser = argparse.ArgumentParser("spinup plot", description="Draw learning curves.")
+    add, several = parser.add_argument, dict(nargs="*")
+    add_folders(parser)
+    add("-x", "--xaxis", default="TotalEnvInteracts", help="column of progress.txt (%(default)s)")
+    add("-y", "--value", dest="values", **several, help="columns of progress.txt, a panel for each "
+        f"(Performance: {', or else '.join(PERFORMANCE)})")  # fmt: skip
+    add("--count", action="store_true", help="draw each run by itself")
+    add("-s", "--smooth", type=int, default=1, help="average over so many points (%(default)s)")
+    add(
+        "--est",
+        dest="estimator",
+        default="mean",
+        choices=list(ESTIMATORS),
+        help="line (%(default)s)",
+    )
+    add("--band", default="ci", choices=list(BANDS), help="around it (%(default)s)")
+    add("-o", "--output", metavar="FILE", help="write a .png, .svg or .pdf instead of showing it")
+    args = parser.parse_args(argv)
+    with Elsewhere():  # Matplotlib would obey a matplotlibrc in the current folder
+        import matplotlib  # noqa: F401
+    refuse_damage(make_plots(**vars(args)) or [])

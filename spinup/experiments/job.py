@@ -1,0 +1,64 @@
+"""A job: one run of an experiment, what to call and with what."""
+
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spinup.parts.jsonio import convert_json, write_json
+from spinup.parts.run_folder import JOB_FILE
+
+OUTPUT_FILE = "output.txt"  # what a run says, in its folder
+
+
+@dataclass
+class Job:
+    """One run of an experiment: what to call and with what, in how many processes."""
+
+    exp_name: str
+    thunk: Callable  # a training function, or any function that takes these keywords
+    kwargs: dict  # settings, with seed, env_name (and env_kwargs) or env_fn, and logger_kwargs
+    num_cpu: int = 1
+    overwrite: bool = False  # start over, deleting what the folder holds
+
+
+@dataclass
+class Run:
+    """A job on its way."""
+
+    job: Job
+    state: str = "queued"  # then running, then done, failed, diverged or stopped
+    began: float = 0.0
+    said_before: int = 0  # the bytes that output.txt held before this start
+    process: subprocess.Popen | None = None
+    talk: threading.Thread | None = None  # shows what the run says
+    why: str = ""  # it failed, where the run itself could not say it
+
+
+def folder_of(job: Job) -> Path:
+    """The job's run folder."""
+    return Path(job.kwargs["logger_kwargs"]["output_dir"])
+
+
+def in_folder(job: Job, folder) -> Job:
+    """The same job, kept in another folder."""
+    where = job.kwargs["logger_kwargs"] | dict(output_dir=str(folder))
+    return replace(job, kwargs=job.kwargs | dict(logger_kwargs=where))
+
+
+def note(job: Job, state: str):
+    """Write down, beside the run, what the job is and its state.
+
+    A state is 'started', 'finished', 'failed' or 'diverged'.
+    For a function that is no algorithm of ours, this alone tells whether it is through.
+    """
+    name = convert_json(job.thunk)
+    write_json(
+        folder_of(job) / JOB_FILE, _settings(job) | dict(job=dict(state=state, function=name))
+    )
+
+
+def _settings(job) -> dict:
+    kwargs = {key: value for key, value in job.kwargs.items() if key != "logger_kwargs"}
+    return convert_json(kwargs | dict(num_procs=job.num_cpu))

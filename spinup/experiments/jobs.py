@@ -1,0 +1,239 @@
+"""Many runs: each in processes of its own, some side by side, and all of them restartable."""
+
+import contextlib
+import inspect
+import os
+import signal
+import sys
+import threading
+import time
+
+from spinup.experiments.board import Board, _states, redraw, say_interrupted, tell
+from spinup.experiments.checks import check_jobs
+from spinup.experiments.job import OUTPUT_FILE, Job, Run, _settings, folder_of, note
+from spinup.experiments.processes import (
+    _interrupts,
+    _line,
+    _show_and_keep,
+    environment,
+    forget_job_file,
+    start_process,
+)
+from spinup.experiments.train import what_to_do
+from spinup.parts.divergence import explain_diverged, read_divergence
+from spinup.parts.errors import JobsFailed, UserError
+from spinup.parts.jsonio import convert_json
+from spinup.parts.make_env import with_env_fn
+from spinup.parts.plain_text import without_colors
+from spinup.parts.run_folder import claim, release, remove_all, run_files
+
+LAST_LINES = 8  # of a run that failed
+STOPPED_CODES = (130, -signal.SIGINT)
+
+
+def run_jobs(jobs: list[Job], at_once: int = 1, ray_address: str | None = None) -> None:
+    """Run jobs, so many at once, each in processes of its own.
+
+    What is finished is left alone, what is not is resumed, and a job whose folder holds a run
+    with other settings is refused. One that fails does not stop the others; in the end JobsFailed
+    tells of it. Ctrl-C lets those that run finish their epoch and save, and starts no other.
+
+    at_once: how many processes may train side by side; a job counts with its num_cpu
+    ray_address: None for this machine, 'local' for a Ray of our own here, else HOST:PORT
+    """
+    if at_once < 1:
+        raise UserError(f"{at_once} jobs at once is none at all; ask for 1 or more.")
+    jobs = _without_doubles(jobs)
+    check_jobs(jobs)
+    for job in jobs:
+        check_call(job)
+    runs = [Run(job) for job in jobs]
+    refused = [error for run in runs if (error := _look_before(run))]
+    if refused and len(refused) == len(runs):
+        raise refused[0] if len(runs) == 1 else UserError("\n".join(map(str, refused)))
+    board = Board(runs, live=(at_once > 1 or bool(ray_address)) and sys.stdout.isatty())
+    for run in runs:
+        tell(board, run)
+    with _interrupts() as interrupts:
+        if ray_address is None:
+            _run_here(board, at_once, interrupts)
+        else:
+            from spinup.experiments.ray_jobs import run_on_ray
+
+            run_on_ray(board, ray_address, interrupts)
+    _conclude(runs, interrupts)
+
+
+def _conclude(runs, interrupts):
+    """Raise what there is to say of runs that are not done."""
+    count = {state: sum(run.state == state for run in runs) for state in _states(runs)}
+    failed = [run for run in runs if run.state in ("failed", "diverged")]
+    told = "\n\n".join(_failure(run) for run in failed)
+    if interrupts:
+        saved = "; ".join(f"{number} {state}" for state, number in count.items())
+        raise KeyboardInterrupt(
+            f"{told}\n\nStopped ({saved}). The same command again goes on from here.".lstrip()
+        )
+    if failed:
+        rest, many = len(runs) - len(failed), f"of {len(runs)} runs"
+        how = [f"{count[s]} {many} {s}" for s in ("failed", "diverged") if s in count]
+        later = " Runs that diverged are left alone." if "diverged" in count else ""
+        others = f"; the other {rest} {'is' if rest == 1 else 'are'} done" if rest else ""
+        raise JobsFailed(
+            f"{told}\n\n{', '.join(how)}{others}. "
+            f"The same command again tries only what is not done.{later}",
+            [(run.job.exp_name, folder_of(run.job)) for run in failed],
+        )
+
+
+def _failure(run) -> str:
+    """A failed run's folder and its last words, or the sentence of one that diverged."""
+    lines = [run.why] if run.why else []
+    if run.state == "diverged":
+        return f"{run.job.exp_name} diverged: {folder_of(run.job)}\n    {run.why}"
+    path = folder_of(run.job) / OUTPUT_FILE
+    if path.exists() and run.began:
+        said = path.read_bytes()[run.said_before :].decode(errors="replace").rstrip().splitlines()
+        lines = [*map(without_colors, said[-LAST_LINES:]), *lines]
+    told = "".join(f"\n    {line}" for line in lines)
+    return f"{run.job.exp_name} failed: {folder_of(run.job)}{told}"
+
+
+def _without_doubles(jobs) -> list[Job]:
+    """Each job once; two different ones for the same folder are a mistake."""
+    known = {}
+    for job in jobs:
+        first = known.setdefault(folder_of(job).absolute(), job)
+        if first is not job and _settings(first) != _settings(job):
+            raise UserError(
+                f"Two variants would be kept in {folder_of(job)}, for their names are the same. "
+                "Give the settings in which they differ a place in the name."
+            )
+    return list(known.values())
+
+
+def check_call(job: Job):
+    """Refuse settings that the job's function does not take."""
+    try:
+        inspect.signature(job.thunk).bind(**with_env_fn(job.kwargs))
+    except TypeError as error:
+        function = convert_json(job.thunk)
+        raise UserError(f"{job.exp_name}: {function} cannot be called with its settings: {error}.")
+    except ValueError:  # a function that does not tell what it takes
+        return
+
+
+def _todo(job: Job) -> str:
+    """Whether to 'start' or to 'resume' the job; or it is 'finished' or 'diverged'."""
+    return what_to_do(job.thunk, job.kwargs, job.num_cpu, job.overwrite)
+
+
+def _look_before(run) -> UserError | None:
+    """See how the job stands; what is finished, diverged or refused is settled here."""
+    try:
+        todo = _todo(run.job)
+        run.state = dict(finished="done", diverged="diverged").get(todo, "queued")
+        run.why = explain_diverged(folder_of(run.job)) if todo == "diverged" else ""
+    except UserError as error:
+        run.state, run.why = "failed", str(error)
+        return error
+
+
+def make_room(job: Job):
+    """Ready the job's folder: what cannot be gone on from is deleted."""
+    folder = folder_of(job)
+    todo = _todo(job)
+    claim(folder)
+    try:
+        for path in run_files(folder) if todo == "start" else ():
+            remove_all([path])
+    finally:
+        release(folder)
+
+
+def _start(run, at_once):
+    """Start a run here; its words go to its folder, and to the terminal if it runs alone."""
+    import cloudpickle
+
+    job, folder = run.job, folder_of(run.job)
+    make_room(job)
+    output = open(folder / OUTPUT_FILE, "ab")
+    run.said_before, run.began = output.tell(), time.time()
+    variables = environment(at_once, job.num_cpu)
+    listening, speaking = (None, output) if at_once > 1 else _line()
+    run.process = start_process(cloudpickle.dumps(job), variables, speaking)
+    run.state = "running"
+    if listening is None:
+        output.close()
+    else:
+        os.close(speaking)
+        run.talk = threading.Thread(target=_show_and_keep, args=(listening, output), daemon=True)
+        run.talk.start()
+
+
+def _run_here(board, at_once, interrupts):
+    """Start runs as places get free, and see them through."""
+    passed_on = 0
+    try:
+        while True:
+            running = [run for run in board.runs if run.state == "running"]
+            waiting = [run for run in board.runs if run.state == "queued" and not interrupts]
+            if not running and not waiting:
+                break
+            busy = sum(run.job.num_cpu for run in running)
+            if waiting and (not running or busy + waiting[0].job.num_cpu <= at_once):
+                _try_to_start(board, waiting[0], at_once)
+                continue
+            for _ in interrupts[passed_on:]:
+                passed_on += 1
+                if at_once > 1:  # one alone says it itself
+                    say_interrupted(board)
+                for run in running:
+                    run.process.send_signal(signal.SIGINT)
+            for run in running:
+                if run.process.poll() is not None:
+                    _finish(board, run, interrupts)
+            redraw(board)
+            time.sleep(0.1)
+    finally:
+        for run in board.runs:
+            if run.state == "running":
+                run.process.kill()
+                run.process.wait()
+                forget_job_file(run.process)
+    redraw(board, last=True)
+
+
+def _try_to_start(board, run, at_once):
+    try:
+        _start(run, at_once)
+    except (UserError, OSError) as error:  # somebody else trains there, or the disk is full
+        run.state, run.why = "failed", str(error)
+    tell(board, run)
+
+
+def _finish(board, run, interrupts):
+    """Take note of how a run's process ended."""
+    if run.talk is not None:
+        run.talk.join(timeout=5)  # something that the run has left behind may still hold the line
+    forget_job_file(run.process)
+    ended(run, run.process.returncode, interrupts)
+    tell(board, run)
+
+
+def ended(run: Run, code: int, interrupts: list):
+    """Say how a run stands whose process ended with `code`."""
+    if code == 0:
+        run.state = "done"
+    elif interrupts and code in STOPPED_CODES:
+        run.state = "stopped"
+    elif (diverged := read_divergence(folder_of(run.job))) is not None:
+        run.state, run.why = "diverged", diverged.sentence
+        with contextlib.suppress(OSError):
+            note(run.job, "diverged")
+    else:
+        run.state = "failed"
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        run.why = f"(it ended with {how})"
+        with contextlib.suppress(OSError):  # the disk that is full is told of by the run itself
+            note(run.job, "failed")

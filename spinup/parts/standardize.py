@@ -1,0 +1,122 @@
+"""Environments of every kind, brought to one interface: Gymnasium's, old Gym's, duck-typed."""
+
+import inspect
+from contextlib import suppress
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box
+
+from spinup.parts.errors import UserError
+
+MEND_INTERFACE = "Bring it up to Gymnasium, or derive it from the old gym.Env."
+
+
+def adopt(env) -> gym.Env:
+    """Any environment as the algorithms expect it.
+
+    An old Gym one goes through Farama's shimmy; observations that are not arrays (a number out
+    of n, a dict, a tuple) are flattened to one, a number out of n to its unit vector.
+    """
+    if not isinstance(env, gym.Env):
+        env = _from_old_gym(env)
+    if not isinstance(env.observation_space, Box):
+        with suppress(NotImplementedError, TypeError, ValueError):
+            env = gym.wrappers.FlattenObservation(env)
+    if not isinstance(env.observation_space, Box):
+        raise UserError(
+            f"Observations of {env.observation_space} cannot be made one array; spaces made of "
+            "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple can."
+        )
+    if 0 in env.observation_space.shape:
+        raise UserError(
+            f"Observations of {env.unwrapped} have shape {env.observation_space.shape}, which "
+            "holds no number, but a network needs one. Let it observe a constant, such as 1."
+        )
+    if 0 in (env.action_space.shape or ()):
+        raise UserError(
+            f"Actions of {env.unwrapped} have shape {env.action_space.shape}, which holds no "
+            "number, so there is nothing to choose."
+        )
+    return env
+
+
+def simulator(env: gym.Env):
+    """The innermost environment, below all wrappers and below the bridge to the old Gym."""
+    inner = getattr(env.unwrapped, "gym_env", env.unwrapped)
+    return getattr(inner, "unwrapped", inner)
+
+
+def refuse_shared(envs: list[gym.Env], others: list[gym.Env] = ()):
+    """Refuse environments of which two are one: each would disturb the episodes of the other.
+
+    others: environments already in use
+    """
+    used = [simulator(env) for env in others]
+    for env in envs:
+        inside = simulator(env)
+        if any(inside is other for other in used):
+            raise UserError(
+                f"env_fn gave the same {type(inside).__name__} object twice, but each copy, and "
+                "the evaluation, needs an environment of its own. Make a new one at each call: "
+                "env_fn=lambda: gymnasium.make(…)."
+            )
+        used.append(inside)
+
+
+def _from_old_gym(env):
+    if not (callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))):
+        raise UserError(f"env_fn should make an environment, but made a {type(env).__name__}.")
+    try:
+        import gym  # noqa: F401  (shimmy needs it to know old spaces)
+        from shimmy import GymV21CompatibilityV0, GymV26CompatibilityV0
+    except ImportError:
+        raise UserError(
+            f"{type(env).__name__} is an environment of the old Gym, not of Gymnasium. "
+            "It works through a bridge: pip install shimmy gym"
+        )
+    inner = getattr(env, "unwrapped", env)
+    if "seed" in inspect.signature(inner.reset).parameters:  # Gym 0.26, which is like Gymnasium
+        return GymV26CompatibilityV0(env=env)
+    if not hasattr(inner, "seed"):
+        inner.seed = lambda seed=None: [seed]  # one that has no randomness of its own
+    return GymV21CompatibilityV0(env=env)
+
+
+def within_space(space, actions) -> np.ndarray:
+    """One action per row as an environment takes it: inside the box, or counted from `start`."""
+    if not isinstance(space, Box):
+        actions = np.asarray(actions).reshape(-1)
+        return actions + space.start if space.start else actions
+    if space.dtype.kind == "f":
+        actions = np.asarray(actions, space.dtype)
+        if actions.ndim != len(space.shape) + 1 or actions.shape[1:] != space.shape:
+            actions = actions.reshape(-1, *space.shape)
+        return np.minimum(np.maximum(actions, space.low), space.high)
+    return _integers_within(space, np.asarray(actions).reshape(-1, *space.shape))
+
+
+def _integers_within(space, actions):
+    """The nearest integers inside the box; clipped before they are cast, which would wrap."""
+    low, high = space.low, space.high
+    if np.result_type(actions, space.dtype).kind in "biu":
+        return np.minimum(np.maximum(actions, low), high).astype(space.dtype)
+    if np.isnan(actions).any():
+        raise UserError(
+            f"An action is not a number (NaN), so it is none of {space}. The policy has "
+            "diverged: try a smaller learning rate."
+        )
+    actions = np.rint(actions)
+    inside = np.where((actions > low) & (actions < high), actions, 0).astype(space.dtype)
+    # The bounds as they are: one of 64 bits has no exact float.
+    return np.where(actions <= low, low, np.where(actions >= high, high, inside))
+
+
+def reward_number(env, reward) -> float:
+    """A reward as a number; an array of a single one is taken, too."""
+    if isinstance(reward, float):
+        return float(reward)
+    found = np.asarray(reward)
+    if found.size != 1 or found.dtype.kind not in "biuf":
+        raise UserError(f"{env.unwrapped} gave the reward {reward!r}, but it must be one number.")
+    return float(found.item())
