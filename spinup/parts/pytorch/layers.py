@@ -24,7 +24,7 @@ def mlp(sizes, activation, output_activation=nn.Identity):
 class MLP(nn.Sequential):
     """Linear layers and activations in turn, as `mlp` makes them."""
 
-    LAYERS_IN_TURN = True  # see fast/acting.py
+    IS_MLP = True  # marks exactly this class, no subclass, for fast/
 
     def forward(self, x):
         fused = fast.mlp_forward(self, x)
@@ -63,7 +63,7 @@ def activation_by_name(name):
 class Flatten(nn.Module):
     """Makes one vector of each observation, whatever its shape."""
 
-    FLATTENS_ONLY = True  # see fast/acting.py and fast/fused.py
+    IS_FLATTEN = True  # marks exactly this class, no subclass, for fast/
 
     def __init__(self, shape):
         super().__init__()
@@ -80,7 +80,7 @@ class RunningNormalizer(Flatten):
     network cannot lack it. At first it only clips.
     """
 
-    SHIFTS_AND_SCALES = True  # see fast/acting.py
+    IS_NORMALIZER = True  # marks exactly this class, no subclass, for fast/
     LIMIT = 10.0  # in standard deviations; what lies further out counts as this far
     LEAST_SPREAD = 1e-7  # of the mean: less than single precision can tell from a constant
 

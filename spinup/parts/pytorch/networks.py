@@ -185,7 +185,7 @@ class MLPActorCritic(nn.Module):
 class MLPQFunction(nn.Module):
     """The value of an action at an observation."""
 
-    HAS_TWINS = True  # see fast/fused.py
+    STACKABLE = True  # critics of exactly this class, by fast/fused_critics.py
 
     def __init__(self, obs_dim, act_dim, hidden_sizes, activation):
         super().__init__()
@@ -210,7 +210,7 @@ class MLPQFunction(nn.Module):
 class MLPDiscreteQFunction(nn.Module):
     """The value of each of finitely many actions at an observation, or of one of them."""
 
-    HAS_TWINS = True  # see fast/fused.py
+    STACKABLE = True  # critics of exactly this class, by fast/fused_critics.py
 
     def __init__(self, obs_dim, act_dim, hidden_sizes, activation):
         super().__init__()
@@ -242,7 +242,7 @@ class Ensemble(nn.ModuleList):
 def stack_values(critics, obs, *act):
     """What several critics say, one row each."""
     critics = list(critics)
-    if fast.enabled() and len(critics) > 1 and all("HAS_TWINS" in vars(type(c)) for c in critics):
+    if fast.enabled() and len(critics) > 1 and all("STACKABLE" in vars(type(c)) for c in critics):
         outputs = fast.stacked_forward(critics, critics[0].columns(obs, *act))
         if outputs is not None:
             return critics[0].values(outputs, *act)

@@ -143,9 +143,9 @@ def _as_arrays(net):
     """What comes before the linear layers, and these, as arrays; None where that is not all."""
     if type(net) is nn.Linear:
         before, layers = (), [net, nn.Identity()]
-    elif type(net) is nn.Sequential and len(net) == 2 and _says(net[1], "LAYERS_IN_TURN"):
+    elif type(net) is nn.Sequential and len(net) == 2 and _says(net[1], "IS_MLP"):
         before, layers = net[:1], list(net[1])
-    elif _says(net, "LAYERS_IN_TURN"):
+    elif _says(net, "IS_MLP"):
         before, layers = (), list(net)
     else:
         return None, None
@@ -177,8 +177,8 @@ def _says(module, what) -> bool:
 
 def _shift(module):
     """How a module shifts and scales observations, () if not at all, None if nobody knows."""
-    if _says(module, "FLATTENS_ONLY"):
+    if _says(module, "IS_FLATTEN"):
         return ()
-    if _says(module, "SHIFTS_AND_SCALES"):
+    if _says(module, "IS_NORMALIZER"):
         return module.shift.numpy(), module.scale.numpy(), module
     return None

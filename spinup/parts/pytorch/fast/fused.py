@@ -91,7 +91,7 @@ def mlp_forward(net, *columns):
 
     columns: what the rows consist of, side by side; apart, for often only actions need a gradient
     """
-    known = "LAYERS_IN_TURN" in vars(type(net)) and all(map(_takes, columns))
+    known = "IS_MLP" in vars(type(net)) and all(map(_takes, columns))
     found = _layers(net) if known else None
     if found is None:
         return None
@@ -308,7 +308,7 @@ def arrange_critics(learner):
     owners = [x for x in (*parts, learner) if isinstance(x, nn.Module)]
     optimizers = [x for x in parts if "READ_AT_EVERY_STEP" in vars(type(x))]
     for owner in {id(m): m for network in owners for m in network.modules()}.values():
-        twins = [c for c in owner.children() if "HAS_TWINS" in vars(type(c))]
+        twins = [c for c in owner.children() if "STACKABLE" in vars(type(c))]
         if len(twins) > 1 and _twin_layers(twins) is not None:
             groups = _twin_parameters(twins)
             if _stacked(twins) is None:
@@ -345,7 +345,7 @@ def _twin_layers(critics):
         if private.has_hooks(critic) or changed or list(private.layers(critic)) != ["flat", "q"]:
             return None
         flat = critic.flat
-        if "FLATTENS_ONLY" not in vars(type(flat)) or flat.dims != critics[0].flat.dims:
+        if "IS_FLATTEN" not in vars(type(flat)) or flat.dims != critics[0].flat.dims:
             return None
         if private.has_hooks(flat) or "forward" in flat.__dict__:
             return None
