@@ -502,7 +502,7 @@ def test_a_run_remembers_true_successors_and_the_policy_that_played(tmp_path, mo
         logger_kwargs=dict(output_dir=tmp_path),
     )  # fmt: skip
     (buffer,) = made
-    rows = buffer.ring.rows[: buffer.ring.size]
+    rows = buffer.ring.storage[: buffer.ring.size]
     assert buffer.ring.total == 2 * (600 // 14)
     ended = (rows["terminated"] + rows["truncated"])[:, :-1] > 0
     follows = (rows["obs2"][:, :-1] == rows["obs"][:, 1:]).all(-1)

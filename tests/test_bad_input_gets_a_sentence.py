@@ -314,8 +314,8 @@ def test_a_script_moves_the_older_run_aside(folder, capsys):
 def test_two_processes_cannot_train_in_one_folder(folder, capsys):
     spinup("ppo", *QUICK.split())
     where = run_folder(folder)
-    hold = f"claim({str(where)!r}); print('held', flush=True); input()"
-    hold = f"from spinup.parts.run_folder import claim; {hold}"
+    hold = f"lock({str(where)!r}); print('held', flush=True); input()"
+    hold = f"from spinup.parts.run_lock import lock; {hold}"
     other = subprocess.Popen(
         [sys.executable, "-c", hold],
         stdin=subprocess.PIPE,

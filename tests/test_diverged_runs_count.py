@@ -11,9 +11,9 @@ import pytest
 from spinup.cli import compare as cli_compare
 from spinup.cli import plot as cli_plot
 from spinup.cli import report as cli_report
-from spinup.parts import run_status
 from spinup.parts.divergence import Divergence, write_divergence
 from spinup.parts.errors import UserError
+from spinup.parts.run_status import run_status
 from spinup.results import compare, curves, tables
 
 HEADER = "Epoch\tAverageEpRet\tTotalEnvInteracts\tLossQ"
@@ -151,7 +151,7 @@ def test_old_tables_tell_by_their_numbers(returns, losses, config, diverged, tmp
     write_run(tmp_path / "old_s0", returns, losses, exp_name="old", seed=0, **config)
     (run,) = tables.get_all_datasets([tmp_path])
     assert (run.attrs["diverged"] is not None) == (diverged is not None)
-    state = run_status.standing(tmp_path / "old_s0").state
+    state = run_status(tmp_path / "old_s0").state
     assert state == ("original" if diverged is None else "diverged")
     if diverged is not None:
         assert run.attrs["diverged"].epochs_done == diverged == len(run)

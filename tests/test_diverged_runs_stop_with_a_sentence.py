@@ -20,12 +20,12 @@ from spinup.algos.pytorch.sac import core as sac_core
 from spinup.cli import report as cli_report
 from spinup.experiments.job import Job
 from spinup.experiments.jobs import run_jobs
-from spinup.parts import run_status
 from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import Diverged, JobsFailed, UserError
 from spinup.parts.logger import EpochLogger
 from spinup.parts.make_env import EnvMaker
 from spinup.parts.run_folder import find_runs, read_latest
+from spinup.parts.run_status import run_status
 from spinup.results import tables
 from spinup.run import main
 
@@ -81,7 +81,7 @@ def test_every_algorithm_stops_at_a_reward_that_is_no_number(algorithm, tmp_path
     with pytest.raises(Diverged, match=r"reward of environment 0 is NaN in training at step 150 "):
         train(algorithm, tmp_path, dict(at=150))
     assert read_latest(tmp_path)["epoch"] == 1 and len(rows(tmp_path)) == 2
-    assert run_status.standing(tmp_path).state == "diverged"
+    assert run_status(tmp_path).state == "diverged"
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "sac"])
@@ -201,7 +201,7 @@ def test_an_action_that_is_no_number_never_reaches_the_environment(algorithm, ba
 
     with pytest.raises(Diverged, match="the action for environment 0 is NaN in training at step"):
         train(algorithm, tmp_path, env_fn=Records, actor_critic=spoiled(base))
-    assert np.isfinite(seen).all() and run_status.standing(tmp_path).state == "diverged"
+    assert np.isfinite(seen).all() and run_status(tmp_path).state == "diverged"
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_what_was_not_measured_stops_nothing(tmp_path):
     her = OFF | dict(steps_per_epoch=100, epochs=2, ac_kwargs=dict(hidden_sizes=[8]))
     spinup.her_pytorch(made, logger_kwargs=dict(output_dir=str(tmp_path / "goals")), **her)
     for name in ("long", "idle", "goals"):
-        assert run_status.standing(tmp_path / name).state == "finished"
+        assert run_status(tmp_path / name).state == "finished"
 
 
 # ---------------------------------------------------------------- afterwards
@@ -315,7 +315,7 @@ def test_a_resumed_run_diverges_again_unless_its_environment_is_mended(tmp_path,
     Mendable.mended = True
     train("sac", tmp_path / "run", env_fn=Mendable, resume=True, seed=2)
     assert not (tmp_path / "run" / "diverged.json").exists()
-    assert run_status.standing(tmp_path / "run").state == "finished"
+    assert run_status(tmp_path / "run").state == "finished"
     train("sac", tmp_path / "never", env_fn=Mendable, seed=2)
     assert good_files(tmp_path / "run")["model.pt"] == good_files(tmp_path / "never")["model.pt"]
     assert kept.keys() == {"latest", "model.pt", f"epoch{epoch}.rank0.npz"}
@@ -369,7 +369,7 @@ def test_a_grid_says_which_runs_diverged_and_leaves_them_alone(tmp_path, capsys,
     )
     assert "2 of 3 runs diverged; the other 1 is done." in told
     assert [name for name, _ in failed.value.failures] == ["late", "never"]
-    states = {run.parent.name: run_status.standing(run).state for run in find_runs([tmp_path])}
+    states = {run.parent.name: run_status(run).state for run in find_runs([tmp_path])}
     assert states == dict(good="finished", late="diverged", never="diverged")
     outputs = {path: path.read_bytes() for path in tmp_path.rglob("output.txt")}
     assert "diverged" in capsys.readouterr().out
@@ -396,6 +396,6 @@ def test_all_processes_stop_also_where_one_alone_diverges(algorithm, settings, w
     assert len(re.findall(f"spinup: The run diverged: {what}", ended.stderr)) == 1
     assert "Traceback" not in ended.stdout + ended.stderr
     folder = tmp_path / "x" / "x_s0"
-    assert run_status.standing(folder).state == "diverged"
+    assert run_status(folder).state == "diverged"
     kept = {"epoch2.rank0.npz", "epoch2.rank1.npz", "latest", "model.pt"}
     assert good_files(folder).keys() == (kept if "at" in settings[0] else set())

@@ -22,7 +22,8 @@ from spinup.experiments.jobs import run_jobs
 from spinup.parts.errors import JobsFailed, UserError
 from spinup.parts.mpi import THREADS
 from spinup.parts.progress import read_table
-from spinup.parts.run_folder import is_claimed, read_latest
+from spinup.parts.run_folder import read_latest
+from spinup.parts.run_lock import is_locked
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_killed_three_times_it_ends_as_one_left_alone(alone, tmp_path):
         assert "Another process" not in output
         wait_for(lambda: not grids.marked(mark), "runs that ended with their grid", 10)
         folders = list(data.glob("*/*"))
-        wait_for(lambda folders=folders: not any(map(is_claimed, folders)), "free folders", 10)
+        wait_for(lambda folders=folders: not any(map(is_locked, folders)), "free folders", 10)
         done = [name for name, epoch in epochs_done(data).items() if epoch == grids.EPOCHS]
         for path in data.glob("*/*/progress.txt"):
             if path.parent.name in done:

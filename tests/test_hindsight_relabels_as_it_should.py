@@ -166,10 +166,10 @@ def test_where_goals_do_not_decide_the_end_it_stays_as_it_was():
 
 def test_what_is_stored_stays_as_it_is():
     buffer = play(made(9), [*"..T", *"....C", *"..."])
-    before = buffer.ring.rows.copy()
+    before = buffer.ring.storage.copy()
     for _ in range(20):
         batch = buffer.sample_batch(64)
-    assert np.array_equal(buffer.ring.rows, before)
+    assert np.array_equal(buffer.ring.storage, before)
     kept = [column.copy() for column in batch]
     play(buffer, [*"........."])
     assert all(np.array_equal(a, b) for a, b in zip(kept, batch))

@@ -261,7 +261,7 @@ def test_pictures_are_kept_as_bytes(seed):
         rollout.store(obs, [0, 1, 0], step.rew, np.zeros(3), np.zeros(3))
     assert replay.ring.columns["obs"].dtype == replay.ring.columns["obs2"].dtype == np.uint8
     assert rollout.obs_buf.dtype == np.uint8
-    assert replay.ring.rows.dtype.itemsize < 2 * 144 + 30
+    assert replay.ring.storage.dtype.itemsize < 2 * 144 + 30
     for i in range(3):
         rollout.finish_path(0, i)
     assert rollout.get().obs.max() == 255  # as they were; the network divides

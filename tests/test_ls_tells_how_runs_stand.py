@@ -12,7 +12,7 @@ from spinup.experiments.job import note
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker
 from spinup.parts.progress import read_table
-from spinup.parts.run_folder import claim, release
+from spinup.parts.run_lock import lock, unlock
 from spinup.run import dispatch
 
 
@@ -74,11 +74,11 @@ def data(tmp_path_factory):
 
 
 def test_each_run_is_told_by_its_state(data):
-    claim(data / "held")
+    lock(data / "held")
     try:
         runs = by_name(data)
     finally:
-        release(data / "held")
+        unlock(data / "held")
     assert {name: run["state"] for name, run in runs.items()} == dict(
         done="finished", tested="finished", stopped="stopped", held="running", failed="failed",
         half_failed="failed", original="original", cut="stopped", empty="stopped",
@@ -105,12 +105,12 @@ def test_each_run_is_told_by_its_state(data):
 
 def test_broken_runs_are_listed_with_what_is_wrong(data):
     runs = by_name(data)
-    assert "ends in the middle of a line" in runs["cut"]["wrong"]
+    assert "ends in the middle of a line" in runs["cut"]["problem"]
     assert runs["cut"]["performance"] == 31.25  # of the last whole row
-    assert "holds no epoch" in runs["empty"]["wrong"]
-    assert "cannot be read as JSON" in runs["no_json"]["wrong"]
-    assert "should hold a JSON object" in runs["a_list"]["wrong"]
-    assert {name for name, run in runs.items() if run["wrong"]} == {
+    assert "holds no epoch" in runs["empty"]["problem"]
+    assert "cannot be read as JSON" in runs["no_json"]["problem"]
+    assert "should hold a JSON object" in runs["a_list"]["problem"]
+    assert {name for name, run in runs.items() if run["problem"]} == {
         "cut", "empty", "no_json", "a_list",
     }  # fmt: skip
     text = listed(data)

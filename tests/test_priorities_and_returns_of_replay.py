@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spinup.algos.pytorch.dqn import dqn
 from spinup.parts.buffers import NStepReplayBuffer, ReplayBuffer
 from spinup.parts.checkpoint import read_tree, write_tree
-from spinup.parts.prioritized import LEAST_ERROR, Priorities, SumTree
+from spinup.parts.prioritized import EPSILON, Priorities, SumTree
 from spinup.parts.pytorch.tensors import as_tensors
 
 quickly = settings(max_examples=80, deadline=None, derandomize=True, database=None)
@@ -26,7 +26,7 @@ numbers = st.floats(0, 1e6, allow_nan=False, width=32)
 def tree_of(values):
     tree = SumTree(len(values))
     tree.set(np.arange(len(values)), values)
-    tree.add_up()
+    tree.refresh()
     return tree
 
 
@@ -85,7 +85,7 @@ def test_a_tree_with_a_history_equals_one_made_of_its_leaves_to_the_last_bit(siz
             leaves[row % size] = value
         if len(changes) % 2:  # now and then the sums are asked for in between
             assert lived.total == pytest.approx(leaves.sum(), rel=1e-12)
-    lived.add_up()
+    lived.refresh()
     assert tree_of(leaves).nodes.tobytes() == lived.nodes.tobytes()
 
 
@@ -108,7 +108,7 @@ def test_rows_are_drawn_in_proportion_to_their_errors():
     store(buffer, 0, 5)
     errors = np.array([1.0, 2.0, 0.0, 3.0, 4.0])
     buffer.update_priorities(np.arange(5), errors)
-    drawn = Counter(row for _ in range(2500) for row in buffer.sample_batch(4).rows.tolist())
+    drawn = Counter(row for _ in range(2500) for row in buffer.sample_batch(4).indices.tolist())
     assert set(drawn) <= set(range(5))
     for row, expected in enumerate(errors / 10):
         spread = 5 * np.sqrt(10_000 * expected * (1 - expected)) + 1
@@ -119,8 +119,8 @@ def test_one_row_is_drawn_from_each_equal_part_of_the_sum():
     buffer = prioritized(8)
     store(buffer, 0, 8)
     for _ in range(20):
-        assert buffer.sample_batch(8).rows.tolist() == list(range(8))
-        assert (buffer.sample_batch(4).rows // 2).tolist() == list(range(4))
+        assert buffer.sample_batch(8).indices.tolist() == list(range(8))
+        assert (buffer.sample_batch(4).indices // 2).tolist() == list(range(4))
 
 
 @pytest.mark.parametrize(("exponent", "odds"), [(0.0, 1.0), (0.5, 3.0), (1.0, 9.0)])
@@ -137,7 +137,7 @@ def test_the_exponent_says_how_much_an_error_counts(exponent, odds):
 def test_a_row_without_error_can_still_be_drawn():
     priorities = Priorities(1, 1.0)
     priorities.update(np.zeros(1, int), np.zeros(1))
-    assert priorities.tree.total == pytest.approx(LEAST_ERROR)
+    assert priorities.tree.total == pytest.approx(EPSILON)
 
 
 def test_new_rows_have_the_greatest_priority_so_far():
@@ -169,8 +169,8 @@ def test_importance_weights_by_hand(beta, weights):
     store(buffer, 0, 2)
     buffer.update_priorities([0, 1], [1.0, 3.0])
     batch = buffer.sample_batch(8, beta)
-    assert batch.rows.tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
-    np.testing.assert_allclose(batch.weight, np.array(weights)[batch.rows] / 8, rtol=1e-5)
+    assert batch.indices.tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
+    np.testing.assert_allclose(batch.weight, np.array(weights)[batch.indices] / 8, rtol=1e-5)
 
 
 def test_full_importance_weights_undo_the_uneven_draw():
@@ -181,8 +181,8 @@ def test_full_importance_weights_undo_the_uneven_draw():
     total = np.zeros(16)
     for _ in range(200):
         batch = buffer.sample_batch(256, 1.0)  # so many that the rarest row is always among them
-        assert set(batch.rows) == set(range(16))
-        np.add.at(total, batch.rows, batch.weight)
+        assert set(batch.indices) == set(range(16))
+        np.add.at(total, batch.indices, batch.weight)
     np.testing.assert_allclose(total / total.mean(), 1, atol=0.02)
 
 
@@ -196,7 +196,7 @@ def test_without_priorities_rows_and_numbers_are_those_of_a_plain_buffer():
         for mine, theirs in zip(b[:5], a, strict=True):
             assert np.array_equal(mine, theirs)
         assert (b.discount, b.weight.tolist()) == (0.99, [1 / 16] * 16)
-        assert np.array_equal(b.rew, ours.ring.columns["rew"][b.rows])
+        assert np.array_equal(b.rew, ours.ring.columns["rew"][b.indices])
 
 
 # --- Looking ahead ---
@@ -222,7 +222,7 @@ class Story:
         self.rows += zip(self.obs, act, rew, obs2, terminated, truncated)
         self.obs = np.where((terminated | truncated)[:, None], self.look(), obs2)
 
-    def look_ahead(self, k, n, gamma):
+    def n_step_returns(self, k, n, gamma):
         """By definition: walk along one environment to the end of its episode or of the list."""
         obs, act = self.rows[k][:2]
         total, steps = 0.0, 0
@@ -245,11 +245,11 @@ def test_n_step_transitions_equal_a_walk_along_the_episode(envs, size, turns, n,
     for _ in range(turns):
         story.step(buffer)
     batch, total = buffer.sample_batch(64), envs * turns
-    for i, row in enumerate(batch.rows):
+    for i, row in enumerate(batch.indices):
         (k,) = [k for k in range(max(0, total - size), total) if k % size == row]
         discount = np.broadcast_to(batch.discount, 64)
         found = *(column[i] for column in batch[:5]), discount[i]
-        for mine, expected in zip(found, story.look_ahead(k, n, 0.9), strict=True):
+        for mine, expected in zip(found, story.n_step_returns(k, n, 0.9), strict=True):
             np.testing.assert_allclose(mine, expected, rtol=1e-6, atol=1e-6)
 
 
@@ -258,7 +258,7 @@ def test_looking_ahead_by_hand():
     buffer = NStepReplayBuffer(1, None, 6, n_step=3, gamma=0.5)
     for first in (0, 2, 4, 6):  # rows 6 and 7 take the places of 0 and 1
         store(buffer, first, 2, over=[4])
-    _, _, rew, obs2, terminated, discount = buffer.look_ahead(np.arange(6))
+    _, _, rew, obs2, terminated, discount = buffer.n_step_returns(np.arange(6))
     # Places 0 and 1 hold rows 6 and 7, the newest: nothing follows them yet.
     # Row 2: 2 + 4/2, and there its episode ends. Row 3: 3 + 5/2 + 7/4. Row 4: an end. 5: 5 + 7/2.
     assert rew.tolist() == [6, 7, 2 + 2, 3 + 2.5 + 1.75, 4, 5 + 3.5]
@@ -273,7 +273,7 @@ def test_rows_that_do_not_join_are_not_joined():
     store(buffer, 0, 1)
     store(buffer, 1, 1)
     buffer.store(np.full((1, 1), 50), [0], [50], np.full((1, 1), 51), [False], [False])
-    rew, obs2 = buffer.look_ahead(np.arange(3))[2:4]
+    rew, obs2 = buffer.n_step_returns(np.arange(3))[2:4]
     assert rew.tolist() == [1, 1, 50]
     assert obs2[:, 0].tolist() == [2, 2, 51]
 
@@ -289,7 +289,7 @@ def test_a_restored_buffer_draws_learns_and_draws_the_same(tmp_path):
     for first in range(0, 60, 3):
         store(lived, first, 3)
         batch = lived.sample_batch(7, 0.4)
-        lived.update_priorities(batch.rows, rng.random(7))
+        lived.update_priorities(batch.indices, rng.random(7))
     lived.ring.append_log(tmp_path / "rows")
     write_tree(tmp_path / "state", lived.state_dict())
     restored = make(seed=99)
@@ -305,7 +305,7 @@ def test_a_restored_buffer_draws_learns_and_draws_the_same(tmp_path):
         for buffer in (lived, restored):
             store(buffer, first, 3)
             batches.append(buffer.sample_batch(7, 0.4))
-            buffer.update_priorities(batches[-1].rows, errors)
+            buffer.update_priorities(batches[-1].indices, errors)
         for mine, theirs in zip(*batches, strict=True):
             assert np.array_equal(mine, theirs)
     assert restored.priorities.tree.total == lived.priorities.tree.total

@@ -138,9 +138,9 @@ def test_a_million_halfcheetah_transitions_need_at_most_180_megabytes():
     buffer = learning.ReplayBuffer((17,), 6, 1_000_000)
     held = [*vars(buffer).values(), *vars(buffer.ring).values()]
     arrays = [part for part in held if isinstance(part, (np.ndarray, torch.Tensor))]
-    assert [array is buffer.ring.rows for array in arrays] == [True]
-    assert all(np.shares_memory(c, buffer.ring.rows) for c in buffer.ring.columns.values())
-    assert 0 < buffer.ring.rows.nbytes <= 180e6
+    assert [array is buffer.ring.storage for array in arrays] == [True]
+    assert all(np.shares_memory(c, buffer.ring.storage) for c in buffer.ring.columns.values())
+    assert 0 < buffer.ring.storage.nbytes <= 180e6
 
 
 # --- On disk ---
@@ -182,7 +182,7 @@ def test_the_log_gives_back_the_ring_after_any_history(tmp_path_factory, size, h
         if event == "save":
             buffer.ring.append_log(folder)
             saved = Saved(buffer)
-            buffer.ring.log.forget()
+            buffer.ring.log.prune()
             assert content(restored(saved, folder, size)) == expected(total, size)
         elif event == "killed" and saved is not None:
             store(buffer, 1000 + total, 7)  # rows that no checkpoint will ever count
@@ -278,7 +278,7 @@ def test_what_has_left_the_ring_is_removed_and_the_disk_use_stays_bounded(tmp_pa
         store(buffer, total, n := 7 + epoch % 11)
         total += n
         buffer.ring.append_log(tmp_path)
-        buffer.ring.log.forget()
+        buffer.ring.log.prune()
         sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
         # Files before the one in which the oldest row of the ring lies are gone.
         first = max(0, total - size) // buffer.ring.log.rows_per_file
@@ -294,7 +294,7 @@ def test_nothing_is_removed_before_the_new_checkpoint_is_complete(tmp_path):
     buffer = small(16)
     store(buffer, 0, 20)
     buffer.ring.append_log(tmp_path)
-    buffer.ring.log.forget()
+    buffer.ring.log.prune()
     saved = Saved(buffer)
     store(buffer, 20, 45)
     buffer.ring.append_log(tmp_path)
@@ -321,7 +321,7 @@ def test_a_ring_of_another_size_is_refused():
 
 
 def test_a_log_of_a_huge_ring_has_few_files(tmp_path):
-    log = ReplayLog(tmp_path, small(1).ring.rows.dtype, 1_000_000)
+    log = ReplayLog(tmp_path, small(1).ring.storage.dtype, 1_000_000)
     assert 1_000_000 <= log.rows_per_file * ReplayLog.FILES_PER_RING < 1_001_000
 
 

@@ -8,14 +8,14 @@ from dataclasses import asdict
 from spinup.parts.jsonio import convert_json
 from spinup.parts.plain_text import printable, say
 from spinup.parts.run_folder import find_runs
-from spinup.parts.run_status import Standing, standing
+from spinup.parts.run_status import RunStatus, run_status
 from spinup.user_config import DEFAULT_DATA_DIR
 
 HEADER = ("State", "Algorithm", "Environment", "Seed", "Epochs", "Return", "Steps/s", "Folder")
 TO_THE_RIGHT = {"Seed", "Epochs", "Return", "Steps/s"}
 
 
-def _cells(run: Standing) -> list[str]:
+def _cells(run: RunStatus) -> list[str]:
     def shown(value, form):
         return "-" if value is None else format(value, form)
 
@@ -28,8 +28,8 @@ def _cells(run: Standing) -> list[str]:
     return [printable(cell) for cell in cells]
 
 
-def as_text(runs: list[Standing]) -> str:
-    """A table of runs, below it what is wrong with some of them."""
+def as_text(runs: list[RunStatus]) -> str:
+    """A table of runs, below it the problems of some of them."""
     rows = [HEADER, *map(_cells, runs)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     sides = [">" if name in TO_THE_RIGHT else "<" for name in HEADER]
@@ -38,11 +38,11 @@ def as_text(runs: list[Standing]) -> str:
         for row in rows
     ]
     below = [printable(f"{run.folder}: {run.diverged}") for run in runs if run.diverged]
-    below += [printable(run.wrong) for run in runs if run.wrong]
+    below += [printable(run.problem) for run in runs if run.problem]
     return "\n".join([*lines, *([""] if below else []), *below])
 
 
-def as_json(runs: list[Standing]) -> str:
+def as_json(runs: list[RunStatus]) -> str:
     """The same as a JSON list; a number that is none, such as NaN, becomes null."""
     finite = [
         {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in run.items()}
@@ -52,12 +52,12 @@ def as_json(runs: list[Standing]) -> str:
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser("spinup ls", description="How the runs in a folder stand.")
+    parser = argparse.ArgumentParser("spinup ls", description="The status of the runs in a folder.")
     parser.add_argument("folder", nargs="*", help="folders that hold runs; data, if not said")
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     args = parser.parse_args(argv)
     folders = args.folder or [DEFAULT_DATA_DIR]
-    runs = [standing(folder) for folder in find_runs(folders)]
+    runs = [run_status(folder) for folder in find_runs(folders)]
     if args.json:
         print(as_json(runs))
     elif runs:

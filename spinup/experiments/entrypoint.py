@@ -21,7 +21,8 @@ from spinup.parts.make_env import allow_env, with_env_fn
 from spinup.parts.memory import explain_memory
 from spinup.parts.mpi import barrier, mpi_fork, on_first_process, proc_id
 from spinup.parts.report_errors import report_errors
-from spinup.parts.run_folder import claim, make_restartable
+from spinup.parts.run_folder import enable_auto_resume
+from spinup.parts.run_lock import lock
 
 
 def run(job_file, folder=None):
@@ -34,8 +35,8 @@ def run(job_file, folder=None):
     barrier()
     if proc_id() == 0:
         Path(job_file).unlink()  # all have read it, and it is nobody else's business
-    on_first_process(lambda: (claim(folder_of(job)), note(job, "started")))
-    make_restartable(folder_of(job))
+    on_first_process(lambda: (lock(folder_of(job)), note(job, "started")))
+    enable_auto_resume(folder_of(job))
     try:
         with explain_memory(job.kwargs):
             job.thunk(**with_env_fn(job.kwargs))

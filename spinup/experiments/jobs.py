@@ -25,7 +25,8 @@ from spinup.parts.errors import JobsFailed, UserError
 from spinup.parts.jsonio import convert_json
 from spinup.parts.make_env import with_env_fn
 from spinup.parts.plain_text import without_colors
-from spinup.parts.run_folder import claim, release, remove_all, run_files
+from spinup.parts.run_folder import remove_all, run_files
+from spinup.parts.run_lock import locked
 
 LAST_LINES = 8  # of a run that failed
 STOPPED_CODES = (130, -signal.SIGINT)
@@ -143,12 +144,9 @@ def make_room(job: Job):
     """Ready the job's folder: what cannot be gone on from is deleted."""
     folder = folder_of(job)
     todo = _todo(job)
-    claim(folder)
-    try:
+    with locked(folder):
         for path in run_files(folder) if todo == "start" else ():
             remove_all([path])
-    finally:
-        release(folder)
 
 
 def _start(run, at_once):

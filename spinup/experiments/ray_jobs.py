@@ -28,7 +28,8 @@ from spinup.parts.imports import STARTED_IN, Elsewhere
 from spinup.parts.jsonio import read_json, write_json, write_whole
 from spinup.parts.mpi import THREADS
 from spinup.parts.plain_text import say
-from spinup.parts.run_folder import DIVERGED_FILE, claim, is_claimed, read_latest, release
+from spinup.parts.run_folder import DIVERGED_FILE, read_latest
+from spinup.parts.run_lock import is_locked, lock, unlock
 
 SCRATCH = "SPINUP_SCRATCH"  # on a node: train in this folder of its own, whatever else it sees
 LATEST = "checkpoint/latest"
@@ -233,7 +234,7 @@ def _see_through(ray, board, going, home, interrupts):
             except ray.exceptions.RayError as raised:
                 error = raised
             one = going.pop(task)
-            release(folder_of(one.run.job))
+            unlock(folder_of(one.run.job))
             if error and (again := _after(ray, board, one, error, interrupts)):
                 going[_submit(ray, again, home)] = again
         redraw(board)
@@ -279,7 +280,7 @@ def _take_in(board, run, news, interrupts):
     if isinstance(news, Began):
         run.state, run.began, run.said_before = "running", time.time(), news.said_before
         if not news.shared:
-            claim(folder)  # for the run, which holds only the folder of its own machine
+            lock(folder)  # for the run, which holds only the folder of its own machine
     else:
         jobs.ended(run, news, interrupts)
     tell(board, run)
@@ -351,7 +352,7 @@ def _scratch() -> str | None:
 
 def _wait_until_free(folder, patience):
     """Wait for processes whose node or driver is gone, and who may not know it yet."""
-    while is_claimed(folder) and time.time() < patience:
+    while is_locked(folder) and time.time() < patience:
         time.sleep(0.5)
 
 

@@ -41,7 +41,7 @@ class NStepTransitions(NamedTuple):
     terminated: Any  # 1 where the task ended with the last of them
     discount: Any  # gamma ** k, what a reward after them is worth
     weight: Any  # the share of the row in the loss; 1 / batch size where all were drawn alike
-    rows: Any  # where in the buffer the first of the k steps stands
+    indices: Any  # where in the buffer the first of the k steps stands
     __getitem__ = _item
 
 
@@ -100,8 +100,8 @@ class Ring:
         shaped = [(name, t, combined_shape(1, shape)[1:]) for name, (shape, t) in fields.items()]
         row = np.dtype(shaped, align=True)
         require_memory(int(size) * row.itemsize, f"replay_size {shown(size)}")
-        self.rows = np.zeros(int(size), row)
-        self.columns = {name: self.rows[name] for name in fields}  # views of the same memory
+        self.storage = np.zeros(int(size), row)
+        self.columns = {name: self.storage[name] for name in fields}  # views of the same memory
         self.total, self.max_size, self.log = 0, int(size), None  # total: rows since the start
         self.checksums = None  # of the files of a log that is still to be read
 
@@ -136,17 +136,17 @@ class Ring:
 
     def append_log(self, folder: Path):
         """Write the rows that are new since the last call; what was written stays as it is."""
-        self.log = self.log or ReplayLog(folder, self.rows.dtype, self.max_size)
+        self.log = self.log or ReplayLog(folder, self.storage.dtype, self.max_size)
         first = max(self.log.total, self.total - self.max_size)
         # As plain bytes: copied field by field, the gaps between fields would hold anything.
-        whole = self.rows.view(np.dtype((np.void, self.rows.dtype.itemsize)))
+        whole = self.storage.view(np.dtype((np.void, self.storage.dtype.itemsize)))
         self.log.append(first, whole[np.arange(first, self.total) % self.max_size])
 
     def read_log(self, folder: Path):
         """Fetch back every row that a run had when it was saved."""
-        self.log = ReplayLog(folder, self.rows.dtype, self.max_size)
+        self.log = ReplayLog(folder, self.storage.dtype, self.max_size)
         for first, saved in self.log.read(self.total, self.checksums):
-            self.rows[np.arange(first, first + len(saved)) % self.max_size] = saved
+            self.storage[np.arange(first, first + len(saved)) % self.max_size] = saved
 
 
 class ReplayBuffer:
@@ -167,7 +167,7 @@ class ReplayBuffer:
             size, obs=(obs_dim, obs_dtype), act=(act_dim, act_dtype), rew=number,
             obs2=(obs_dim, obs_dtype), terminated=number, truncated=number,
         )  # fmt: skip
-        self.stride = 1  # environments that store together: their rows take turns
+        self.num_envs = 1  # environments that store together: their rows take turns
         self.rng, self.convert = np.random.default_rng(seed), convert
 
     @property
@@ -184,25 +184,25 @@ class ReplayBuffer:
         done: the task terminated there
         truncated: only the clock ran out; for those who ask which rows follow each other
         """
-        self.stride = 1 if np.ndim(rew) == 0 else len(rew)
-        return self.ring.store(self.stride, obs, act, rew, next_obs, done, truncated)
+        self.num_envs = 1 if np.ndim(rew) == 0 else len(rew)
+        return self.ring.store(self.num_envs, obs, act, rew, next_obs, done, truncated)
 
-    def sample_rows(self, batch_size) -> np.ndarray:
+    def sample_indices(self, batch_size) -> np.ndarray:
         """Rows drawn evenly, with repetition, from all that are filled."""
         return self.rng.integers(self.size, size=batch_size)
 
     def sample_batch(self, batch_size=32) -> Transitions:
         """A batch of transitions drawn evenly from all that are stored."""
-        rows = self.ring.rows.take(self.sample_rows(batch_size))
+        rows = self.ring.storage.take(self.sample_indices(batch_size))
         return self.convert(Transitions(*(rows[name] for name in Transitions._fields)))
 
     def state_dict(self):
         rng = self.rng.bit_generator.state
-        return dict(ring=self.ring.state_dict(), stride=self.stride, rng=rng)
+        return dict(ring=self.ring.state_dict(), stride=self.num_envs, rng=rng)
 
     def load_state_dict(self, state):
         self.ring.load_state_dict(state["ring"])
-        self.stride, self.rng.bit_generator.state = state["stride"], state["rng"]
+        self.num_envs, self.rng.bit_generator.state = state["stride"], state["rng"]
 
 
 class NStepReplayBuffer(ReplayBuffer):
@@ -235,38 +235,38 @@ class NStepReplayBuffer(ReplayBuffer):
             counting them less in the loss: 0 not at all, 1 fully
         """
         if self.priorities is None:
-            rows = self.sample_rows(batch_size)
+            rows = self.sample_indices(batch_size)
             weight = np.empty(batch_size, np.float32)
             weight.fill(1 / batch_size)
         else:
             rows, probability = self.priorities.sample(batch_size, self.rng)
             weight = (self.size * probability) ** -importance_exponent
             weight /= weight.max() * batch_size
-        return self.convert(NStepTransitions(*self.look_ahead(rows), weight, rows))
+        return self.convert(NStepTransitions(*self.n_step_returns(rows), weight, rows))
 
     def update_priorities(self, rows, errors):
         """Note the errors that an update has found in the rows of its batch."""
         self.priorities.update(np.asarray(rows), np.asarray(errors))
 
-    def look_ahead(self, rows) -> tuple:
+    def n_step_returns(self, rows) -> tuple:
         """The transitions that begin at `rows`: obs, act, rew, obs2, terminated, discount."""
-        first = self.ring.rows.take(rows)
+        first = self.ring.storage.take(rows)
         if self.n_step == 1:
             return *(first[name] for name in Transitions._fields), self.one_step
         size, total, column = self.ring.max_size, self.ring.total, self.ring.columns
         number = total - 1 - (total - 1 - rows) % size  # in the order in which they were stored
         rew, discount = first["rew"].astype(np.float64), np.full(len(rows), float(self.gamma))
         for _ in range(self.n_step - 1):
-            here, there = number % size, (number + self.stride) % size
+            here, there = number % size, (number + self.num_envs) % size
             over = (column["terminated"][here] > 0) | (column["truncated"][here] > 0)
             # A resumed run may begin an episode anew without having marked the end of the old one.
             joined = (column["obs2"][here] == column["obs"][there]).reshape(len(rows), -1).all(1)
             # Where a row goes no further now, the next turn finds the same: it stays there.
-            go_on = ~over & (number + self.stride < total) & joined
-            number = number + self.stride * go_on
+            go_on = ~over & (number + self.num_envs < total) & joined
+            number = number + self.num_envs * go_on
             rew += go_on * discount * column["rew"][there]
             discount = np.where(go_on, discount * self.gamma, discount)
-        last = self.ring.rows.take(number % size)
+        last = self.ring.storage.take(number % size)
         return first["obs"], first["act"], rew, last["obs2"], last["terminated"], discount
 
     def state_dict(self):
@@ -304,7 +304,7 @@ class SegmentBuffer:
             truncated=number, logp=((n_steps, num_actions), np.float32),
         )  # fmt: skip
         self.ring = Ring(size // n_steps, **fields)  # a row is a whole segment
-        self.begun = {
+        self.pending = {
             name: np.zeros(combined_shape(num_envs, shape), dtype)
             for name, (shape, dtype) in fields.items()
         }
@@ -323,11 +323,11 @@ class SegmentBuffer:
     def store(self, obs, act, rew, next_obs, terminated, truncated, logp) -> bool:
         """Remember one step of every environment; tells whether that completes their segments."""
         values = (obs, act, rew, next_obs, terminated, truncated, logp)
-        for column, new in zip(self.begun.values(), values):
+        for column, new in zip(self.pending.values(), values):
             column[:, self.steps] = new
         self.steps = (self.steps + 1) % self.n_steps
         if self.steps == 0:
-            self.ring.store(self.num_envs, *self.begun.values())
+            self.ring.store(self.num_envs, *self.pending.values())
         return self.steps == 0
 
     def latest(self) -> Segments:
@@ -339,18 +339,18 @@ class SegmentBuffer:
         return self._batch(self.rng.integers(self.ring.size, size=segments))
 
     def _batch(self, rows):
-        rows = self.ring.rows.take(rows % self.ring.max_size)
+        rows = self.ring.storage.take(rows % self.ring.max_size)
         columns = (rows[name] for name in Segments._fields)
         return self.convert(Segments(*(c.reshape(-1, *c.shape[2:]) for c in columns)))
 
     def state_dict(self):
         rng = self.rng.bit_generator.state
-        return dict(ring=self.ring.state_dict(), begun=self.begun, steps=self.steps, rng=rng)
+        return dict(ring=self.ring.state_dict(), begun=self.pending, steps=self.steps, rng=rng)
 
     def load_state_dict(self, state):
         self.ring.load_state_dict(state["ring"])
         self.steps, self.rng.bit_generator.state = state["steps"], state["rng"]
-        for name, column in self.begun.items():
+        for name, column in self.pending.items():
             column[:] = state["begun"][name]
 
 

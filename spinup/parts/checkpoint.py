@@ -12,18 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from spinup.parts.backend import Backend
-from spinup.parts.divergence import Watch, forget_divergence, read_divergence
+from spinup.parts.divergence import DivergenceCheck, clear_divergence, read_divergence
 from spinup.parts.errors import START_OVER, UserError, damaged
 from spinup.parts.jsonio import regular_file, write_whole
 from spinup.parts.mpi import barrier, mpi_max, mpi_sum, num_procs, on_first_process, proc_id
 from spinup.parts.plain_text import say
 from spinup.parts.run_folder import (
     _read_latest,
+    auto_resumes,
     how_to_resume,
-    is_restartable,
-    release,
     write_latest,
 )
+from spinup.parts.run_lock import unlock
 from spinup.parts.seeds import rng_state, set_rng_state
 
 
@@ -56,9 +56,11 @@ class Checkpoint:
         plain_fields(learner)  # or says what cannot be saved, before anything is trained
         self.interrupts, self.epoch_began = 0, time.time()
         logger = self.parts.get("logger")
-        self.watch = Watch(folder) if logger is None else logger.watch
+        self.divergence_check = (
+            DivergenceCheck(folder) if logger is None else logger.divergence_check
+        )
         self.backend = backend or getattr(logger, "backend", None)
-        self.watch.attach(self.parts)
+        self.divergence_check.attach(self.parts)
 
     def epochs(self, epochs: int, resume: bool):
         """Yield the number of each epoch still to do, and save a checkpoint after each.
@@ -66,14 +68,14 @@ class Checkpoint:
         Ctrl-C is heard at the end of the epoch, when the checkpoint is whole;
         a second one stops at once, and the epoch is lost.
         """
-        first = self.restore() if resume or is_restartable(self.run_folder) else 0
+        first = self.restore() if resume or auto_resumes(self.run_folder) else 0
         if first >= epochs and proc_id() == 0:
             say(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
         self._say_diverged_before(first, epochs)
-        previous = self._listen()
+        previous = self._install_handlers()
         try:
             for epoch in range(first, epochs):
-                self.epoch_began, self.watch.epochs_done = time.time(), epoch
+                self.epoch_began, self.divergence_check.epochs_done = time.time(), epoch
                 yield epoch
                 self.save(epoch + 1)
                 if mpi_max(float(self.interrupts)) and epoch + 1 < epochs:
@@ -87,7 +89,7 @@ class Checkpoint:
             for part in self.parts.values():
                 if hasattr(part, "close"):
                     part.close()
-            release(self.run_folder)
+            unlock(self.run_folder)
 
     def _say_diverged_before(self, first, epochs):
         found = read_divergence(self.run_folder)
@@ -102,7 +104,7 @@ class Checkpoint:
     def _stop(self, what, agreed=False):
         raise Stopped(f"{what} {how_to_resume(self.run_folder)}", agreed)
 
-    def _listen(self):
+    def _install_handlers(self):
         """Take over the signals of Ctrl-C; gives what handled them before."""
         if threading.current_thread() is not threading.main_thread():
             return {}
@@ -123,7 +125,7 @@ class Checkpoint:
 
     def save(self, epoch: int):
         """Save every part; after this the run can be killed without losing this epoch."""
-        self.watch.check_weights()
+        self.divergence_check.check_weights()
         try:
             self._save(epoch)
         except OSError as error:
@@ -148,13 +150,13 @@ class Checkpoint:
         checksums = mpi_sum(mine * float(file_checksum(self._file(epoch)))).astype(int).tolist()
         if proc_id() == 0:
             write_latest(self.run_folder, epoch, checksums)
-            forget_divergence(self.run_folder, epoch)
+            clear_divergence(self.run_folder, epoch)
         barrier()
         for path in self.folder.glob(f"epoch*.rank{proc_id()}.npz"):
             if path != self._file(epoch):
                 path.unlink()
         for ring in rings.values():
-            ring.log.forget()
+            ring.log.prune()
 
     def restore(self) -> int:
         """Put every part back; gives the number of epochs already done (0: nothing saved)."""

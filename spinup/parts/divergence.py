@@ -53,7 +53,7 @@ def kind_of(values: np.ndarray) -> str:
     return "NaN" if np.isnan(values).any() else "infinite"
 
 
-class Watch:
+class DivergenceCheck:
     """Stops a run whose numbers are no longer finite; the parts of a run share one.
 
     folder: the run folder, which is told; None where there is none
@@ -66,26 +66,26 @@ class Watch:
         self.step, self.rows, self.epochs_done = None, 0, None
 
     def attach(self, parts: dict):
-        """Watch over these parts of a run, by their names."""
+        """Check these parts of a run, by their names."""
         self.parts = dict(parts)
         for part in self.parts.values():
-            if hasattr(part, "watch"):
-                part.watch = self
+            if hasattr(part, "divergence_check"):
+                part.divergence_check = self
 
     def set_learning_rates(self, config: dict):
         """Take note of the settings that a sentence on divergence should name."""
         rates = {key: value for key, value in config.items() if key.split("_")[-1] == "lr"}
         self.learning_rates = {k: v for k, v in rates.items() if isinstance(v, (int, float))}
 
-    def environment(self, what: str, env):
+    def stop_for_environment(self, what: str, env):
         """Stop because of what an environment gave."""
         self.stop(what + self._purpose(env), MEND_ENVIRONMENT)
 
-    def action(self, what: str, env):
+    def stop_for_action(self, what: str, env):
         """Stop because of what the policy chose."""
         self.stop(what + self._purpose(env), self._advice())
 
-    def columns(self, names: list[str]):
+    def stop_for_columns(self, names: list[str]):
         """Stop because of statistics, which are the same in all processes."""
         what = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not finite"
         self.stop(what, self._advice(), agreed=True)
@@ -235,7 +235,7 @@ def _number(text) -> float:
         return 0.0
 
 
-def forget_divergence(folder, epochs_done: int):
+def clear_divergence(folder, epochs_done: int):
     """Let a resumed run that has got beyond the epoch in which it diverged be a run like others."""
     found = read_divergence(folder)
     if found is not None and epochs_done > found.epochs_done:

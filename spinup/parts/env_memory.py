@@ -13,7 +13,7 @@ import numpy as np
 from spinup.parts.backend import Backend
 from spinup.parts.envs import VectorEnv
 from spinup.parts.seeds import preserve_rng
-from spinup.parts.standardize import adopt, simulator
+from spinup.parts.standardize import simulator, standardize
 
 STEPS = 10  # of each episode that is tried; a memory mostly shows at the next reset
 
@@ -44,7 +44,7 @@ def find_memory(env_fn, env: VectorEnv, backend: Backend | None = None) -> str |
 
 
 def _try_out(env_fn, env):
-    trial = adopt(env_fn())
+    trial = standardize(env_fn())
     if any(simulator(trial) is simulator(used) for used in env.envs):
         trial = copy.deepcopy(trial)  # env_fn always gives the same one
     try:

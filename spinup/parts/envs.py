@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
-from spinup.parts.divergence import Watch, all_finite, first_not_finite, kind_of
+from spinup.parts.divergence import DivergenceCheck, all_finite, first_not_finite, kind_of
 from spinup.parts.errors import UserError
 from spinup.parts.seeds import SeedSequence, derive, generator_state
 from spinup.parts.standardize import (
     MEND_INTERFACE,
-    adopt,
+    clip_to_space,
     refuse_shared,
     reward_number,
-    within_space,
+    standardize,
 )
 
 LARGEST = float(np.finfo(np.float32).max)  # of the numbers that are kept
@@ -56,7 +56,7 @@ class VectorEnv:
 
         apart_from: environments that are in use; `env_fn` must not give one of them again
         """
-        self.envs = [adopt(env_fn()) for _ in range(n)]
+        self.envs = [standardize(env_fn()) for _ in range(n)]
         refuse_shared(self.envs, apart_from.envs if apart_from else ())
         first = self.envs[0]
         self.observation_space = first.observation_space
@@ -67,7 +67,7 @@ class VectorEnv:
         self.obs_shape = self.observation_space.shape
         self.seeds = [np.random.default_rng(derive(seed, 0, i)) for i in range(n)]
         self.action_space.np_random.bit_generator.state = generator_state(derive(seed, 1))
-        self.watch = Watch()  # a checkpoint replaces it by that of the whole run
+        self.divergence_check = DivergenceCheck()  # a checkpoint puts that of the run in its place
         self.reset()
 
     def __len__(self):
@@ -89,7 +89,9 @@ class VectorEnv:
         self.actions[i], self.returns[i], self.lengths[i] = [], 0.0, 0
         if not all_finite(self.obs[i]):
             kind = kind_of(self.obs[i])
-            self.watch.environment(f"the first observation of environment {i} is {kind}", self)
+            self.divergence_check.stop_for_environment(
+                f"the first observation of environment {i} is {kind}", self
+            )
 
     def _reset(self, i):
         """The first observation of the episode that this environment's seed stands for."""
@@ -144,8 +146,8 @@ class VectorEnv:
         if not all_finite(actions):
             i = first_not_finite(actions.reshape(n, -1))
             kind = kind_of(actions.reshape(n, -1)[i])
-            self.watch.action(f"the action for environment {i} is {kind}", self)
-        actions = within_space(self.action_space, actions)
+            self.divergence_check.stop_for_action(f"the action for environment {i} is {kind}", self)
+        actions = clip_to_space(self.action_space, actions)
         obs2 = np.empty((n, *self.obs_shape), self.obs_dtype)
         rew, terminated = np.empty(n, np.float32), np.empty(n, bool)
         truncated, ended, episodes = np.empty(n, bool), [], []
@@ -163,7 +165,9 @@ class VectorEnv:
             obs2[i], reward = self._observation(obs), reward_number(env, reward)
             if not -LARGEST <= reward <= LARGEST:  # NaN is neither
                 kind = "NaN" if reward != reward else "infinite"
-                self.watch.environment(f"the reward of environment {i} is {kind}", self)
+                self.divergence_check.stop_for_environment(
+                    f"the reward of environment {i} is {kind}", self
+                )
             rew[i], terminated[i] = reward, over
             truncated[i] = timeout or self.lengths[i] >= self.max_ep_len
             self.returns[i] += reward
@@ -173,7 +177,7 @@ class VectorEnv:
         if not all_finite(obs2):
             i = first_not_finite(obs2)
             told = f"the observation of environment {i} is {kind_of(obs2[i])}"
-            self.watch.environment(told, self)
+            self.divergence_check.stop_for_environment(told, self)
         self.obs = obs2
         if ended:
             self.obs = obs2.copy()

@@ -122,11 +122,11 @@ class HindsightBuffer(ReplayBuffer):
         """Remember one transition, or one per environment; always of as many environments."""
         ring, bounds = self.ring, self._bounds()
         stride = 1 if np.ndim(rew) == 0 else len(rew)
-        if ring.total and stride != self.stride:
-            raise ValueError(f"{self.stride} environments stored before, now {stride}")
+        if ring.total and stride != self.num_envs:
+            raise ValueError(f"{self.num_envs} environments stored before, now {stride}")
         rows = ring.total + np.arange(stride)
         before = rows - stride
-        goes_on = ~self._over(before)  # or never began: no matter, goal_rows asks what is there
+        goes_on = ~self._over(before)  # or never began: no matter, goal_indices asks what is there
         super().store(obs, act, rew, next_obs, done, truncated)
         slots = rows % ring.max_size
         bounds["first"][slots] = np.where(goes_on, bounds["first"][before % ring.max_size], rows)
@@ -143,7 +143,7 @@ class HindsightBuffer(ReplayBuffer):
     def _bounds(self) -> dict[str, np.ndarray]:
         """What is known of episodes; found out from the rows again when those were read back."""
         if self.bounds is None:
-            ring, stride = self.ring, self.stride
+            ring, stride = self.ring, self.num_envs
             self.bounds = {name: np.zeros(ring.max_size, np.int64) for name in ("first", "last")}
             for i in range(min(stride, ring.size)):
                 rows = np.arange(ring.total - ring.size + i, ring.total, stride)
@@ -154,9 +154,9 @@ class HindsightBuffer(ReplayBuffer):
                 self.bounds["first"][slots], self.bounds["last"][slots] = first, last
         return self.bounds
 
-    def goal_rows(self, slots) -> np.ndarray:
+    def goal_indices(self, slots) -> np.ndarray:
         """For each row the one whose achieved goal it is given; both as places in the ring."""
-        ring, stride, bounds = self.ring, self.stride, self._bounds()
+        ring, stride, bounds = self.ring, self.num_envs, self._bounds()
         rows = slots + (ring.total - 1 - slots) // ring.max_size * ring.max_size
         # What of an episode there is: not what has been overwritten, nor what is still to come.
         oldest, end = ring.total - ring.size, ring.total - stride
@@ -175,16 +175,16 @@ class HindsightBuffer(ReplayBuffer):
         That goal takes the place of the desired one, before and after; the reward, and where the
         environment can tell whether the task is over, follow from it.
         """
-        slots = self.sample_rows(batch_size)
-        rows = self.ring.rows.take(slots)  # a copy: what is stored stays as it was
+        slots = self.sample_indices(batch_size)
+        rows = self.ring.storage.take(slots)  # a copy: what is stored stays as it was
         new = np.flatnonzero(self.rng.random(batch_size) < self.share)
         if len(new):
-            self._relabel(rows, new, self.goal_rows(slots[new]))
+            self._relabel(rows, new, self.goal_indices(slots[new]))
         return self.convert(Transitions(*(rows[name] for name in Transitions._fields)))
 
-    def _relabel(self, rows, new, goal_rows):
+    def _relabel(self, rows, new, goal_indices):
         achieved, desired, rewards, terminations = self.goals
-        goal = self.ring.columns["obs2"][:, achieved][goal_rows]
+        goal = self.ring.columns["obs2"][:, achieved][goal_indices]
         reached = rows["obs2"][new, achieved]
         rows["obs"][new, desired] = rows["obs2"][new, desired] = goal
         rows["rew"][new] = rewards(reached, goal)

@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from spinup.parts.backend import Backend, backend_named
-from spinup.parts.divergence import Watch
+from spinup.parts.divergence import DivergenceCheck
 from spinup.parts.errors import START_OVER, UserError
 from spinup.parts.jsonio import convert_json, regular_file, write_json
 from spinup.parts.mpi import broadcast_object, mpi_statistics_scalar, mpi_sum, proc_id
@@ -95,7 +95,10 @@ class Logger:
         if output_dir is None:
             output_dir = broadcast_object(_temporary_folder() if proc_id() == 0 else None)
         self.output_dir = str(output_dir)
-        self.watch, self.not_finite = Watch(self.output_dir), []  # columns, of the present row
+        self.divergence_check, self.not_finite = (
+            DivergenceCheck(self.output_dir),
+            [],
+        )  # columns, of the present row
         if proc_id() == 0:
             require(tensorboard=tensorboard, wandb=wandb)  # before a file is touched
             try:
@@ -161,7 +164,7 @@ class Logger:
         if self.first_tick is None:
             self.first_tick = time.time(), steps.start
         for step in steps:
-            self.watch.step = step + steps.step
+            self.divergence_check.step = step + steps.step
             yield step
             if self.bar is not None:
                 self.bar.update(steps.step)
@@ -189,7 +192,7 @@ class Logger:
     def save_config(self, config):
         """Write the settings of the run to config.json."""
         config = convert_json(config)
-        self.watch.set_learning_rates(config)
+        self.divergence_check.set_learning_rates(config)
         if self.exp_name is not None:
             config["exp_name"] = self.exp_name
         if self.resume:
@@ -214,7 +217,7 @@ class Logger:
         if proc_id() != 0:
             return
         if hasattr(self, "pytorch_saver_elements"):  # before a good model is written over
-            self.watch.check_weights(dict(model=self.pytorch_saver_elements))
+            self.divergence_check.check_weights(dict(model=self.pytorch_saver_elements))
         if self.keep_models and itr is None and self.epoch is not None:
             self._save_state(state_dict, int(self.epoch))
         self._save_state(state_dict, itr)
@@ -258,8 +261,8 @@ class Logger:
         if proc_id() == 0:
             self._print(format_table(self.log_headers, values))
         if self.not_finite:
-            self.watch.columns(self.not_finite)
-        self.watch.check_weights()
+            self.divergence_check.stop_for_columns(self.not_finite)
+        self.divergence_check.check_weights()
         if proc_id() == 0:
             rows = [self.log_headers] * self.first_row + [values]
             self._write("".join("\t".join(map(str, row)) + "\n" for row in rows))
@@ -269,7 +272,7 @@ class Logger:
             if self.trackers:
                 row, began = self.log_current_row, self.start_time
                 log_row(self.trackers, row, self.rows, began, self.backend)
-        self.watch.rows += 1
+        self.divergence_check.rows += 1
         self.epoch = self.log_current_row.get("Epoch")
         self.log_current_row.clear()
         self.first_row = False

@@ -56,7 +56,9 @@ class EnvMaker:
 
 def make_env(env_name: str, **kwargs) -> gym.Env:
     """Make a registered environment, Atari games with the usual preprocessing."""
-    return _made(env_name, _make_atari if _is_atari(find_spec(env_name)) else gym.make, kwargs)
+    return _make_or_explain(
+        env_name, _make_atari if _is_atari(find_spec(env_name)) else gym.make, kwargs
+    )
 
 
 def _is_atari(spec) -> bool:
@@ -93,7 +95,7 @@ BAD_ARGUMENTS = (
 )  # fmt: skip
 
 
-def _made(env_name, make, kwargs) -> gym.Env:
+def _make_or_explain(env_name, make, kwargs) -> gym.Env:
     """What `make` gives for an id and arguments, or a sentence on which of them would do."""
     spec = find_spec(env_name)
     if _is_atari(spec):  # which takes tuples, but JSON knows only lists
@@ -310,7 +312,7 @@ def env_from_description(saved: dict, render_mode=None) -> gym.Env:
     kwargs = {**(saved.get("kwargs") or {}), "render_mode": render_mode}
     limit = saved.get("max_episode_steps")
     kwargs |= {} if limit is None else dict(max_episode_steps=limit)
-    env = _made(saved["id"], gym.make, kwargs)  # bare: what was around it is in the list
+    env = _make_or_explain(saved["id"], gym.make, kwargs)  # bare: what was around it is in the list
     for wrapper in saved.get("wrappers") or []:
         name = str(wrapper.get("name")).rpartition(":")[2]
         if name not in REBUILT_WRAPPERS or wrapper.get("kwargs") is None:

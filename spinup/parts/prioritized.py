@@ -2,7 +2,7 @@
 
 import numpy as np
 
-LEAST_ERROR = 1e-6  # so that a row whose value was right can still be drawn again
+EPSILON = 1e-6  # so that a row whose value was right can still be drawn again
 
 
 class SumTree:
@@ -24,7 +24,7 @@ class SumTree:
     @property
     def total(self) -> float:
         """The sum of all leaves."""
-        self.add_up()
+        self.refresh()
         return float(self.nodes[1])
 
     def get(self, leaves) -> np.ndarray:
@@ -36,7 +36,7 @@ class SumTree:
         self.nodes[node] = values
         self.changed.append(node)
 
-    def add_up(self):
+    def refresh(self):
         """Bring the sums up to date, for all changes together: many take hardly longer than one."""
         if not self.changed:
             return
@@ -50,7 +50,7 @@ class SumTree:
 
         Sums are rounded: an amount close to the total may find a leaf behind the last that counts.
         """
-        self.add_up()
+        self.refresh()
         node, rest = np.ones(len(amounts), np.int64), np.array(amounts, np.float64)
         for _ in range(self.levels):
             node *= 2
@@ -73,19 +73,19 @@ class Priorities:
         exponent: 0 draws all rows alike, 1 in full proportion to their errors
         """
         self.tree, self.exponent = SumTree(size), exponent
-        self.filled, self.greatest = 0, 1.0  # greatest: of all priorities so far
+        self.filled, self.max_priority = 0, 1.0  # greatest: of all priorities so far
 
     def add(self, rows: np.ndarray, filled: int):
         """Note new rows; until their errors are known they count as the greatest ever did."""
-        self.tree.set(rows, self.greatest)
+        self.tree.set(rows, self.max_priority)
         self.filled = filled
 
     def update(self, rows: np.ndarray, errors: np.ndarray):
         """Note how large the errors of some rows were when they were last learned from."""
         # Rounded to the four bytes in which they are saved.
-        new = ((errors + LEAST_ERROR) ** self.exponent).astype(np.float32)
+        new = ((errors + EPSILON) ** self.exponent).astype(np.float32)
         self.tree.set(rows, new)
-        self.greatest = max(self.greatest, float(new.max()))
+        self.max_priority = max(self.max_priority, float(new.max()))
 
     def sample(self, count, rng) -> tuple[np.ndarray, np.ndarray]:
         """Rows, one from each of `count` equal parts of the sum, and the probability of each."""
@@ -95,8 +95,8 @@ class Priorities:
 
     def state_dict(self):
         leaves = self.tree.get(slice(self.filled)).astype(np.float32)
-        return dict(leaves=leaves, greatest=self.greatest)
+        return dict(leaves=leaves, greatest=self.max_priority)
 
     def load_state_dict(self, state):
-        self.filled, self.greatest = len(state["leaves"]), state["greatest"]
+        self.filled, self.max_priority = len(state["leaves"]), state["greatest"]
         self.tree.set(np.arange(self.filled), state["leaves"])

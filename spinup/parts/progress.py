@@ -11,11 +11,11 @@ PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a r
 
 
 class Table(NamedTuple):
-    """What a progress.txt holds: whole rows, the numbers of the last one, and what is wrong."""
+    """What a progress.txt holds: whole rows, the numbers of the last one, and its problem."""
 
     rows: int
     last: dict[str, float]
-    wrong: str | None
+    problem: str | None
     names: list[str]
     texts: list[list[str]]  # of the whole rows
 
@@ -34,6 +34,6 @@ def read_table(path: Path) -> Table:
     for name, text in zip(names, rows[-1] if rows else ()):
         with contextlib.suppress(ValueError):
             last[name] = float(text)
-    wrong = f"{path} ends in the middle of a line." if cut else None
-    wrong = wrong if rows or cut else f"{path} holds no epoch."
-    return Table(len(rows), last, wrong, names, rows)
+    problem = f"{path} ends in the middle of a line." if cut else None
+    problem = problem if rows or cut else f"{path} holds no epoch."
+    return Table(len(rows), last, problem, names, rows)

@@ -53,7 +53,7 @@ class ReplayLog:
         """The number of the first file that holds a row which the ring still has."""
         return max(0, self.total - self.max_size) // self.rows_per_file
 
-    def forget(self):
+    def prune(self):
         """Remove files that the newest checkpoint does not need; call when it is complete."""
         for path in self.folder.glob("*.rows"):
             if path.stem.isdecimal() and int(path.stem) < self._oldest_needed():

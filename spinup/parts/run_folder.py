@@ -9,11 +9,6 @@ import zlib
 from fnmatch import fnmatch
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None
-
 import spinup
 from spinup import user_config
 from spinup.parts.errors import START_OVER, UserError, damaged, shown
@@ -218,68 +213,21 @@ def _read_latest(run_folder) -> dict | None:
     return content
 
 
-_locks = {}  # the run folders that this process has claimed
+_auto_resumed = set()  # folders in which this process resumes even without resume=True
 
 
-def claim(run_folder):
-    """Keep other processes from training in the same folder at the same time."""
-    folder = real_path(run_folder)
-    if folder in _locks:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        refuse_links(folder)
-        if os.path.lexists(folder / ".lock"):
-            regular_file(folder / ".lock")
-        lock = open(folder / ".lock", "w")
-    except OSError as error:
-        raise cannot_write(folder, error)
-    patience = time.time() + 5  # a process that was killed a moment ago may still be ending
-    while fcntl is not None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError:
-            if time.time() > patience:
-                raise UserError(
-                    f"Another process is training in {folder}. Wait for it, or stop it."
-                )
-            time.sleep(0.1)
-    _locks[folder] = lock
+def enable_auto_resume(folder):
+    """Let whatever is trained in `folder` and below resume from its checkpoint, if it has one.
 
-
-def release(run_folder):
-    """Let other processes train there again."""
-    if lock := _locks.pop(real_path(run_folder), None):
-        lock.close()
-
-
-def is_claimed(run_folder) -> bool:
-    """Whether a process is training there now, as far as can be seen."""
-    try:
-        with open(regular_file(Path(run_folder) / ".lock")) as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except (OSError, UserError, AttributeError):  # there is no lock, or none on this system
-        pass
-    return False
-
-
-_restartable = set()  # folders in which this process goes on from a checkpoint, asked or not
-
-
-def make_restartable(folder):
-    """Let whatever is trained in `folder` and below go on from its checkpoint, if it has one.
-
-    So a job that is started again need not be told, whatever function it calls.
+    A job that is started again then resumes, whatever function it calls.
     """
-    _restartable.add(real_path(folder))
+    _auto_resumed.add(real_path(folder))
 
 
-def is_restartable(run_folder) -> bool:
+def auto_resumes(run_folder) -> bool:
+    """Whether training in this folder resumes without being asked to."""
     folder = real_path(run_folder)
-    return not _restartable.isdisjoint((folder, *folder.parents))
+    return not _auto_resumed.isdisjoint((folder, *folder.parents))
 
 
 def setup_logger_kwargs(exp_name, seed=None, data_dir=None, datestamp=False, now=None) -> dict:

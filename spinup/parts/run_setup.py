@@ -21,7 +21,8 @@ from spinup.parts.logger import EpochLogger
 from spinup.parts.make_env import EnvMaker, describe_env
 from spinup.parts.mpi import num_procs, on_first_process, proc_id
 from spinup.parts.plain_text import printable
-from spinup.parts.run_folder import claim, is_restartable, read_latest, release
+from spinup.parts.run_folder import auto_resumes, read_latest
+from spinup.parts.run_lock import lock, unlock
 from spinup.parts.schedule import Schedule, make_schedule
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import check, differences
@@ -60,7 +61,7 @@ def planned_epochs(settings: dict) -> int:
     folder = (settings["logger_kwargs"] or {}).get("output_dir")
 
     def first_plan():
-        if folder is None or not (settings["resume"] or is_restartable(folder)):
+        if folder is None or not (settings["resume"] or auto_resumes(folder)):
             return settings["epochs"]
         if read_latest(folder) is None:
             return settings["epochs"]
@@ -97,7 +98,7 @@ def open_logger(
     if (code := code_of(module)) is not None:
         config["code"] = code
     resume = folder is not None and on_first_process(
-        lambda: _claim(folder, config, settings["resume"] or is_restartable(folder))
+        lambda: _lock(folder, config, settings["resume"] or auto_resumes(folder))
     )
     code_before = read_json(f"{folder}/config.json").get("code") if resume else None
     backend.use_threads(network, rows or _batch_size(settings))
@@ -130,15 +131,15 @@ def _batch_size(settings) -> int:
     return next(Schedule.per_process(count) for count in asked if count)
 
 
-def _claim(folder, config, resume) -> bool:
-    """Claim the folder for this run; tells whether there is something to resume."""
-    claim(folder)
+def _lock(folder, config, resume) -> bool:
+    """Lock the folder for this run; tells whether there is something to resume."""
+    lock(folder)
     try:
         if not resume or read_latest(folder) is None:
             return False
         refuse_other_settings(folder, config)
     except UserError:
-        release(folder)
+        unlock(folder)
         raise
     return True
 

@@ -12,7 +12,7 @@ from spinup.parts.errors import UserError
 MEND_INTERFACE = "Bring it up to Gymnasium, or derive it from the old gym.Env."
 
 
-def adopt(env) -> gym.Env:
+def standardize(env) -> gym.Env:
     """Any environment as the algorithms expect it.
 
     An old Gym one goes through Farama's shimmy; observations that are not arrays (a number out
@@ -83,7 +83,7 @@ def _from_old_gym(env):
     return GymV21CompatibilityV0(env=env)
 
 
-def within_space(space, actions) -> np.ndarray:
+def clip_to_space(space, actions) -> np.ndarray:
     """One action per row as an environment takes it: inside the box, or counted from `start`."""
     if not isinstance(space, Box):
         actions = np.asarray(actions).reshape(-1)

@@ -16,7 +16,7 @@ from spinup.parts.logger import format_table
 from spinup.parts.make_env import env_from_description, trust_env
 from spinup.parts.plain_text import say
 from spinup.parts.run_folder import read_config, require_run
-from spinup.parts.standardize import adopt, reward_number, within_space
+from spinup.parts.standardize import clip_to_space, reward_number, standardize
 from spinup.results.video import _on_screen, _writer, cannot_draw, draw_without_screen, real_fps
 
 LIMITS = dict(episodes=(1, 10**6), len=(0, 10**9), seed=(0, 2**63 - 1))
@@ -45,7 +45,7 @@ def load_policy_and_env(
         get_action = load_pytorch_policy(folder, itr, deterministic, actor_critic)
 
     def act(obs):
-        return within_space(env.action_space, get_action(obs)[None])[0]
+        return clip_to_space(env.action_space, get_action(obs)[None])[0]
 
     if not _says_spaces(folder):
         _try_out(folder, env, act)
@@ -88,7 +88,7 @@ def _check_spaces(folder, env):
 def make_run_env(folder, env_fn=None, render_mode=None):
     """Make a run's environment again from the id and arguments its config.json holds."""
     if env_fn is not None:
-        return adopt(env_fn())
+        return standardize(env_fn())
     saved = read_config(folder).get("environment") or {}
     if not saved.get("id"):
         raise UserError(
@@ -105,10 +105,10 @@ def make_run_env(folder, env_fn=None, render_mode=None):
             file=sys.stderr,
         )
     if render_mode is None:
-        return adopt(env_from_description(saved))
+        return standardize(env_from_description(saved))
     draw_without_screen()
     try:
-        return adopt(env_from_description(saved, render_mode))
+        return standardize(env_from_description(saved, render_mode))
     except UserError:
         raise
     except Exception as error:  # of the graphics library that MuJoCo was told to use

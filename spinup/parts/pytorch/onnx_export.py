@@ -16,7 +16,7 @@ from spinup.parts.errors import UserError
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.layers import RunningNormalizer
 from spinup.parts.pytorch.models import architecture_of, policy_of, space_from_json
-from spinup.parts.standardize import within_space
+from spinup.parts.standardize import clip_to_space
 
 
 class DeterministicPolicy(nn.Module):
@@ -130,6 +130,6 @@ def reference_policy(network):
             space_from_json(architecture_of(network)["action_space"]),
             policy_of(network, deterministic=True),
         )
-        return lambda obs: within_space(space, act(obs))
+        return lambda obs: clip_to_space(space, act(obs))
     policy = torch.no_grad()(DeterministicPolicy(network))
     return lambda obs: policy(torch.as_tensor(obs)).numpy()

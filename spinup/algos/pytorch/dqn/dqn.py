@@ -148,7 +148,7 @@ def dqn(
                 batch = buffer.sample_batch(schedule.per_process(batch_size), beta_at(t))
                 stats = learn(batch, move_target=number % target_every == 0)
                 if prioritized:
-                    buffer.update_priorities(batch.rows.cpu(), stats["TDError"].cpu())
+                    buffer.update_priorities(batch.indices.cpu(), stats["TDError"].cpu())
                 logger.store(**stats)
 
         for test in evaluate(test_env, policy, schedule.per_process(num_test_episodes)):

@@ -1,0 +1,80 @@
+"""The lock of a run folder: only one process at a time trains in it.
+
+It is an flock on the file `.lock`, which the system frees at once when its process is killed.
+The library filelock frees it as fast, but cannot be asked about another process's lock without
+taking it: two `spinup ls` at the same time would each report the other as a running run.
+"""
+
+import os
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from spinup.parts.errors import UserError
+from spinup.parts.jsonio import regular_file
+from spinup.parts.run_folder import cannot_write, real_path, refuse_links
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+LOCK_FILE = ".lock"
+TIMEOUT = 5  # seconds; a process that was killed a moment ago may still be ending
+_locks = {}  # the open lock files of the run folders that this process has locked
+
+
+def lock(run_folder):
+    """Keep other processes from training in this folder; make the folder if there is none."""
+    folder = real_path(run_folder)
+    if folder in _locks:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(folder)
+        if os.path.lexists(folder / LOCK_FILE):
+            regular_file(folder / LOCK_FILE)
+        file = open(folder / LOCK_FILE, "w")
+    except OSError as error:
+        raise cannot_write(folder, error)
+    deadline = time.time() + TIMEOUT
+    while fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if time.time() > deadline:
+                file.close()
+                raise UserError(
+                    f"Another process is training in {folder}. Wait for it, or stop it."
+                )
+            time.sleep(0.1)
+    _locks[folder] = file
+
+
+def unlock(run_folder):
+    """Let other processes train in this folder again; does nothing if it is not locked."""
+    if file := _locks.pop(real_path(run_folder), None):
+        file.close()
+
+
+@contextmanager
+def locked(run_folder):
+    """Hold the lock of a folder within a `with` block."""
+    lock(run_folder)
+    try:
+        yield
+    finally:
+        unlock(run_folder)
+
+
+def is_locked(run_folder) -> bool:
+    """Whether a process is training in this folder now; asking does not take the lock."""
+    try:
+        with open(regular_file(Path(run_folder) / LOCK_FILE)) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (OSError, UserError, AttributeError):  # there is no lock, or none on this system
+        pass
+    return False
