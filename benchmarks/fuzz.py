@@ -903,7 +903,7 @@ def make_runs(base: Path):
 
 def _make_run(name, words, base):
     from spinup.experiments.grids import make_job
-    from spinup.experiments.job import note
+    from spinup.experiments.job import write_job_file
     from spinup.run import main
 
     sys.stdout = io.StringIO()
@@ -913,7 +913,7 @@ def _make_run(name, words, base):
 
         settings = dict(env_name="CartPole-v1", epochs=2)
         job = make_job(name, spinup.acer_pytorch, settings, data_dir=str(base))
-        note(job, "finished")
+        write_job_file(job, "finished")
         (base / name / "acer_s0" / "output.txt").write_text("acer on CartPole-v1\nall is well\n")
 
 

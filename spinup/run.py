@@ -13,7 +13,7 @@ HELP = """spinup: deep reinforcement learning to learn from
   spinup ALGO --env ID …       train; every setting is a flag
   spinup ALGO --help           its settings, with defaults and meanings
   spinup ALGO --seed 0 1 2 …   a grid: several values behind flags make a run of each combination
-  spinup resume RUN            go on with a run that was stopped; --epochs N extends it
+  spinup resume RUN            continue a run that was stopped; --epochs N extends it
   spinup watch RUN             see a trained agent play; --video FILE.mp4 records it
   spinup ls FOLDER             the runs in a folder: how far each is, and how well it does
   spinup plot RUN…             draw learning curves

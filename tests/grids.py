@@ -72,7 +72,7 @@ def sessions(run_folder) -> list[list[int]]:
     return [numbers for numbers in epochs if numbers]
 
 
-def goes_on(sessions) -> bool:
+def continues(sessions) -> bool:
     """Whether each start began where the one before ended; an epoch not yet saved is made again."""
     pairs = zip(sessions, sessions[1:])
     return all(after[0] in (before[-1], before[-1] + 1) for before, after in pairs)

@@ -1,4 +1,4 @@
-"""Ctrl-C finishes the epoch, saves, says how to go on; the resumed run equals an unbroken one."""
+"""Ctrl-C finishes the epoch, saves, says how to resume; the resumed run equals an unbroken one."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""What changes over the length of a run goes on from where it was when the run is extended."""
+"""What changes over the length of a run continues from where it was when the run is extended."""
 
 import shutil
 from itertools import pairwise

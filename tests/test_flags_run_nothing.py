@@ -56,16 +56,16 @@ def nothing_happens():
     assert events == []
 
 
-def all_but_train(algorithm, argv, chosen=None):
+def all_but_train(algorithm, argv, config=None):
     """What the command line does with flags before it touches an environment."""
-    grid, once = cli_train.grid_of_flags(algorithm, flags.parse(argv), chosen or {})
+    grid, run_options = cli_train.grid_of_flags(algorithm, flags.parse(argv), config or {})
     for variant in grid.variants()[:20]:
         assert isinstance(grid.variant_name(variant), str)
-        fitted = cli_train.fit_variant(algorithm, chosen or {}, variant)
+        fitted = cli_train.fit_variant(algorithm, config or {}, variant)
         check({key: value for key, value in fitted.items() if key not in flags.LAUNCHER})
         check_ac_kwargs(algorithms._defaults(algorithm)["actor_critic"], fitted.get("ac_kwargs"))
         json.dumps(convert_json(fitted))
-    return once
+    return run_options
 
 
 def test_the_listener_hears(tmp_path):
@@ -194,16 +194,30 @@ def test_literals(text, value):
     ],
 )
 def test_what_is_said_once_holds_for_all_runs(line, expected):
-    once = all_but_train(ALGORITHMS[0], ["--env", "A", "--seed", "0", "1", *line.split()])
-    assert expected.items() <= once.items()
+    run_options = all_but_train(ALGORITHMS[0], ["--env", "A", "--seed", "0", "1", *line.split()])
+    assert expected.items() <= run_options.items()
+
+
+@pytest.mark.parametrize(
+    ("typed", "apart"),
+    [
+        ("--gamma=0.9", "--gamma 0.9"),
+        ("--hid[h]=[8,8] [4]", "--hid[h] [8,8] [4]"),
+        ("--exp_name=a=b", "--exp_name a=b"),
+        ("--env_kwargs:gravity=9.8", "--env_kwargs:gravity 9.8"),
+        ("--seed=1 2 --dt", "--seed 1 2 --dt"),
+    ],
+)
+def test_a_value_may_stand_behind_an_equals_sign(typed, apart):
+    assert flags.parse(typed.split()) == flags.parse(apart.split())
 
 
 def test_flags_are_over_a_config():
-    chosen = dict(env_name="A", gamma=0.5, exp_name="of_file", num_cpu=3, ac_kwargs=dict(x=1, y=2))
+    config = dict(env_name="A", gamma=0.5, exp_name="of_file", num_cpu=3, ac_kwargs=dict(x=1, y=2))
     given = flags.parse(["--gamma", "0.7", "0.8", "--ac_kwargs:y", "3"])
-    grid, once = cli_train.grid_of_flags(ALGORITHMS[0], given, chosen)
+    grid, run_options = cli_train.grid_of_flags(ALGORITHMS[0], given, config)
     names = [grid.variant_name(variant) for variant in grid.variants()]
-    assert names == ["of_file_gam0-7", "of_file_gam0-8"] and once["num_cpu"] == 3
-    fitted = [cli_train.fit_variant(ALGORITHMS[0], chosen, v) for v in grid.variants()]
+    assert names == ["of_file_gam0-7", "of_file_gam0-8"] and run_options["num_cpu"] == 3
+    fitted = [cli_train.fit_variant(ALGORITHMS[0], config, v) for v in grid.variants()]
     rest = dict(env_name="A", ac_kwargs=dict(x=1, y=3))
     assert fitted == [rest | dict(gamma=0.7), rest | dict(gamma=0.8)]

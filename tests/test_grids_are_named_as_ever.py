@@ -176,11 +176,11 @@ def grid_with(*added):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (lambda: ExperimentGrid(3), "a text, not 3"),
+        (lambda: ExperimentGrid(3), "a string, not 3"),
         (lambda: grid_with(("gamma", [])), "gamma has no values"),
         (lambda: grid_with((3, [1])), "not 3"),
         (lambda: grid_with(("a:", [1])), "not 'a:'"),
-        (lambda: grid_with(("a", [1], 3)), "shorthand of a is a text, not 3"),
+        (lambda: grid_with(("a", [1], 3)), "shorthand of a must be a string, not 3"),
         (lambda: grid_with(("gamma", [1]), ("gamma", [2])), "gamma is in the grid already"),
         (lambda: grid_with(("a", 1), ("a:b", 2)).variants(), "a:b contradicts"),
         (lambda: grid_with(("a:b", 2), ("a", 1)).variants(), "a contradicts"),

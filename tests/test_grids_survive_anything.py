@@ -89,7 +89,7 @@ def test_killed_three_times_it_ends_as_one_left_alone(alone, tmp_path):
     for path in finished:
         assert f"{path.parent.name}: finished before" in output
     starts = {path.name: grids.sessions(path) for path in data.glob("*/*_s*")}
-    assert all(map(grids.goes_on, starts.values())), starts
+    assert all(map(grids.continues, starts.values())), starts
     assert sum(len(sessions) - 1 for sessions in starts.values() if sessions) >= 3
     assert re.search(r"broken failed: .*broken_s0\n", output)
     assert "    RuntimeError: the wheels came off\n" in output
@@ -132,7 +132,7 @@ def test_ctrl_c_lets_epochs_end_and_starts_nothing_else(tmp_path):
     output = grid.communicate(timeout=60)[0]
     assert grid.returncode == 130, output
     assert "Ctrl-C: what is running finishes its epoch and saves" in output
-    assert "Stopped (10 queued; 2 stopped; 1 failed). The same command again goes on" in output
+    assert "Stopped (10 queued; 2 stopped; 1 failed). The same command again resumes" in output
     assert "Traceback" not in output.replace("Traceback (most recent call last)", "", 1)
     stopped = {name: epoch for name, epoch in epochs_done(tmp_path).items() if epoch}
     assert len(stopped) == 2
@@ -184,9 +184,9 @@ def test_any_function_runs_until_it_is_through_and_then_no_more(tmp_path):
     assert len(notes(tmp_path / "n")) == 2
     with pytest.raises(UserError, match="fail is False there, True here"):
         run_jobs([make(fail=True)])
-    anew = make(fail=False)
-    anew.overwrite = True
-    run_jobs([anew])
+    again = make(fail=False)
+    again.overwrite = True
+    run_jobs([again])
     assert len(notes(tmp_path / "n")) == 3
 
 
@@ -205,9 +205,9 @@ def test_cores_are_shared_out(tmp_path, monkeypatch):
     assert all(set(variables.values()) == {"3"} for *_, variables in found)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "5")  # the user has the last word
-    assert processes.environment(2, 1)["OMP_NUM_THREADS"] == "5"
-    assert "MKL_NUM_THREADS" not in processes.environment(2, 1)
-    assert THREADS not in processes.environment(2, 1)
+    assert processes.process_env(2, 1)["OMP_NUM_THREADS"] == "5"
+    assert "MKL_NUM_THREADS" not in processes.process_env(2, 1)
+    assert THREADS not in processes.process_env(2, 1)
 
 
 def test_mistakes_are_told_before_anything_starts(tmp_path):

@@ -364,7 +364,7 @@ def test_dqn_loss_pulls_only_at_the_actions_that_were_taken():
 @pytest.mark.parametrize(
     ("step", "share"), [(0, 1.0), (25, 0.775), (50, 0.55), (100, 0.1), (101, 0.1), (10**6, 0.1)]
 )
-def test_a_schedule_goes_on_a_straight_line_then_stays(step, share):
+def test_a_schedule_follows_a_straight_line_then_stays(step, share):
     found = dqn.linear_schedule(step, start=1.0, end=0.1, steps=100)
     assert found == pytest.approx(share)
 

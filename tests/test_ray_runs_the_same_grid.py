@@ -57,7 +57,7 @@ def add_node(cluster):
 
 
 def meanwhile(condition, act):
-    """Do `act` as soon as `condition` holds, while the test goes on; gives what calls it off."""
+    """Do `act` as soon as `condition` holds, while the test continues; gives what calls it off."""
 
     def watch():
         while not done.wait(0.02):
@@ -85,8 +85,8 @@ def in_the_middle(folder) -> bool:
     return 1 <= (read_latest(folder) or {"epoch": 0})["epoch"] <= MANY // 10
 
 
-def check_it_went_on(data, output):
-    """One run lost its node, and went on from the checkpoint that it had."""
+def check_it_resumed(data, output):
+    """One run lost its node, and continued from the checkpoint that it had."""
     ((lost, epoch),) = re.findall(r"(\w+): its node was lost after epoch (\d+)", output)
     folder = data / lost.partition("_")[0] / lost
     names, first, *_ = (line.split("\t") for line in (folder / "progress.txt").open())
@@ -118,7 +118,7 @@ def test_a_node_dies_and_all_finish(cluster, add_node, tmp_path, capsys):
     run_jobs(grids.twelve(data, MANY), ray_address=cluster.address)
     done.set()
     assert max(at_once) == 2  # a CPU each
-    check_it_went_on(data, capsys.readouterr().out)
+    check_it_resumed(data, capsys.readouterr().out)
     check_folders(data)
     grids.train_here(grids.twelve(tmp_path / "alone", MANY))
     assert len(grids.tables(data)) == 12
@@ -144,7 +144,7 @@ def test_without_a_shared_folder_too(cluster, add_node, tmp_path, capsys):
     done = meanwhile(both_have_sent, lambda: cluster.remove_node(doomed, allow_graceful=False))
     run_jobs(grid(data), ray_address=cluster.address)
     done.set()
-    check_it_went_on(data, capsys.readouterr().out)
+    check_it_resumed(data, capsys.readouterr().out)
     check_folders(data)
     grids.train_here(grid(tmp_path / "alone"))
     assert len(grids.tables(data)) == 3
@@ -197,7 +197,7 @@ def test_no_cluster_is_told_in_a_sentence(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_parcels_carry_what_is_new_and_nothing_else(tmp_path):
+def test_a_folder_delta_has_what_is_new_and_nothing_else(tmp_path):
     here, there, sent = tmp_path / "here", tmp_path / "there", {}
     (here / "checkpoint" / "ring").mkdir(parents=True)
     there.mkdir()

@@ -101,7 +101,7 @@ def test_what_is_no_setting_changes_nothing(key, run, capsys):
     change(run, **{key: IGNORED[key]})
     before, around = rows(run), set(run.parent.iterdir())
     main(["resume", str(run), "--epochs", "3"])
-    assert rows(run)[:-1] == before  # the run goes on where it was
+    assert rows(run)[:-1] == before  # the run resumes where it was
     assert set(run.parent.iterdir()) == around and not (run / "wandb").exists()
     assert not os.path.exists("/tmp/elsewhere") and not list(run.glob("events*"))
     said = capsys.readouterr().out

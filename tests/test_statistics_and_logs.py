@@ -334,7 +334,7 @@ def test_resuming_before_the_first_row_writes_the_header(tmp_path):
     assert table(resumed) == b"A\n1\n2\n"
 
 
-def test_time_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_time_continues_where_it_was(tmp_path, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("spinup.parts.logger.time.time", lambda: now[0])
     logger = EpochLogger(output_dir=tmp_path)

@@ -152,7 +152,7 @@ def test_the_board_of_a_grid(tmp_path, capsys, monkeypatch):
     folder.mkdir()
     write(folder / "progress.txt", f"Epoch\t{EVIL}\n")
     job = Job("try", print, dict(logger_kwargs=dict(output_dir=str(folder))))
-    runs = [Run(job, state, why=EVIL) for state in ("failed", "running", "done", "queued")]
+    runs = [Run(job, state, error=EVIL) for state in ("failed", "running", "done", "queued")]
     lines = table(runs, 200, 50)
     assert all(shown_only(re.sub(r"\x1b\[[\d;]+m", "", line), "") for line in lines), lines
     for run in runs:

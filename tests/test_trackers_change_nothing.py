@@ -128,7 +128,7 @@ def test_of_several_processes_the_first_writes(tmp_path):
     assert_shown_everywhere(tmp_path / "run")
 
 
-def test_settings_go_along_and_a_resumed_run_goes_on_with_them(tmp_path, capsys):
+def test_settings_go_along_and_a_resumed_run_keeps_them(tmp_path, capsys):
     words = [*TINY.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
     main([*words, "--epochs", "2", "--tensorboard", "--wandb"])
     folder = tmp_path / "try" / "try_s0"
@@ -274,7 +274,7 @@ def test_what_is_not_installed_is_said_before_anything_is_touched(
     with pytest.raises(ValueError, match="pip install"):
         Logger(str(tmp_path / "try" / "try_s0"), overwrite=True, **{package: True})
     assert (tmp_path / "try" / "try_s0" / "progress.txt").read_text() == before
-    assert "wants True or False" in fails([*words, f"--{package}", "please"], capsys)
+    assert "must be True or False" in fails([*words, f"--{package}", "please"], capsys)
 
 
 def test_the_mode_of_wandb_is_the_user_s(tmp_path, capsys, monkeypatch):

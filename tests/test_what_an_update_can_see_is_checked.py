@@ -903,7 +903,7 @@ def test_an_optimizer_that_knows_its_learning_rate_before_it_is_made():
     assert learner.optimizer.lr == 1e-2 and report.replays == 10
 
 
-def test_a_parameter_that_is_given_back_goes_on_changing():
+def test_a_parameter_that_is_given_back_continues_to_change():
     def update(learner, batch):
         return plain(learner, batch) | dict(bias=learner.net[0].bias)
 

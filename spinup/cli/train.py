@@ -19,11 +19,11 @@ def launch(algorithm, file, argv=None):
     from spinup.parts.report_errors import report_errors
 
     argv = sys.argv[1:] if argv is None else argv
-    chosen = Path(file).with_name("config.json")
-    report_errors(lambda: train_from_flags(lambda: algorithm, argv, read_json(chosen)))
+    config = Path(file).with_name("config.json")
+    report_errors(lambda: train_from_flags(lambda: algorithm, argv, read_json(config)))
 
 
-def train_from_flags(load, argv, chosen=None):
+def train_from_flags(load, argv, config=None):
     """Train with settings from the command line, over those of a config.json.
 
     One combination of them is trained in this process, several are a grid.
@@ -31,49 +31,53 @@ def train_from_flags(load, argv, chosen=None):
     load: gives the training function, once the flags are known to be flags
     """
     if "--help" in argv or "-h" in argv or argv[:1] == ["help"]:
-        print(flags.describe(load(), chosen))
+        print(flags.describe(load(), config))
         return
     given = flags.parse(argv)
     algorithm = load()
-    grid, once = grid_of_flags(algorithm, given, chosen or {})
-    fit = partial(fit_variant, algorithm, chosen or {})
+    grid, run_options = grid_of_flags(algorithm, given, config or {})
+    fit = partial(fit_variant, algorithm, config or {})
     variants = grid.variants()
     for variant in variants:
         allow_env(fit(variant)["env_name"])  # which was typed here, so it may come from here
-    if len(variants) > 1 or once["ray_address"]:
-        run_grid(grid, importable(algorithm), fit=fit, **once)
+    if len(variants) > 1 or run_options["ray_address"]:
+        run_grid(grid, importable(algorithm), fit=fit, **run_options)
         return
     settings = fit(variants[0])
     env = {key: settings.pop(key, None) for key in flags.SEVERAL}
-    once |= dict(exp_name=grid.variant_name(variants[0]), num_cpu=processes(once["num_cpu"]))
+    run_options |= dict(
+        exp_name=grid.variant_name(variants[0]), num_cpu=processes(run_options["num_cpu"])
+    )
     for key in ("jobs", "ray_address"):
-        once.pop(key)
-    train(algorithm, settings, **env, **once)
+        run_options.pop(key)
+    train(algorithm, settings, **env, **run_options)
 
 
-def grid_of_flags(algorithm, given: dict, chosen: dict) -> tuple["ExperimentGrid", dict]:
+def grid_of_flags(algorithm, given: dict, config: dict) -> tuple["ExperimentGrid", dict]:
     """The grid that flags describe, and what holds for all of its runs, as `run_grid` takes it.
 
     given: flags as `flags.parse` gives them
-    chosen: what a config.json says where no flag does
+    config: what a config.json says where no flag does
     """
-    once = {key: default for key, (default, _) in flags.LAUNCHER.items()} | chosen
-    once |= {key: flag.values[0] for key, flag in given.items() if flags.has_one_value(key)}
-    once = {key: value for key, value in once.items() if flags.has_one_value(key)}
-    once = flags.fit(algorithm, once)
-    check({key: once[key] for key in ("num_cpu", "jobs")})
-    ray = once.pop("ray")
-    once["ray_address"] = flags.address(once["ray_address"]) or ("local" if ray else None)
-    grid = ExperimentGrid(once.pop("exp_name") or f"cmd_{algorithm.__name__}")
+    run_options = {key: default for key, (default, _) in flags.LAUNCHER.items()} | config
+    run_options |= {key: flag.values[0] for key, flag in given.items() if flags.has_one_value(key)}
+    run_options = {key: value for key, value in run_options.items() if flags.has_one_value(key)}
+    run_options = flags.fit(algorithm, run_options)
+    check({key: run_options[key] for key in ("num_cpu", "jobs")})
+    ray = run_options.pop("ray")
+    run_options["ray_address"] = flags.address(run_options["ray_address"]) or (
+        "local" if ray else None
+    )
+    grid = ExperimentGrid(run_options.pop("exp_name") or f"cmd_{algorithm.__name__}")
     for key, flag in given.items():
         if not flags.has_one_value(key):
             grid.add(key, flag.values, flag.shorthand)
-    return grid, once
+    return grid, run_options
 
 
-def fit_variant(algorithm, chosen: dict, variant: dict) -> dict:
+def fit_variant(algorithm, config: dict, variant: dict) -> dict:
     """The settings of a variant over those of a config.json, each of its kind; others raise."""
-    settings = {key: value for key, value in chosen.items() if not flags.has_one_value(key)}
+    settings = {key: value for key, value in config.items() if not flags.has_one_value(key)}
     for key, value in variant.items():
         both = isinstance(value, dict) and isinstance(settings.get(key), dict)
         settings[key] = {**settings[key], **value} if both else value

@@ -34,10 +34,12 @@ def main(argv=None, name="spinup watch", episodes=5):
         value = getattr(args, flag)
         if value is not None and not least <= value <= most:
             raise UserError(
-                f"--{flag} wants a whole number from {least} to {most}, not {shown(value)}."
+                f"--{flag} must be an integer from {least} to {most}, not {shown(value)}."
             )
     if args.video and Path(args.video).suffix not in VIDEOS:
-        raise UserError(f"--video wants a file that ends in {', '.join(VIDEOS)}, not {args.video}.")
+        raise UserError(
+            f"--video must be a file that ends in {', '.join(VIDEOS)}, not {args.video}."
+        )
     mode = "rgb_array" if args.video else "human" if has_screen() and not args.norender else None
     if mode is not None:
         draw_without_screen()

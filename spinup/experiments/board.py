@@ -69,8 +69,8 @@ def _how(run) -> str:
     if run.state == "running" and seconds and epochs:
         left = seconds / table.rows * max(0, epochs - table.rows)
         words.append(f"{tqdm.format_interval(left)} left")
-    if run.why and not table.rows:
-        words.append(printable(run.why))
+    if run.error and not table.rows:
+        words.append(printable(run.error))
     return f"  {', '.join(words)}" if words else ""
 
 

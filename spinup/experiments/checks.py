@@ -62,7 +62,7 @@ def _check_settings(algorithm, kwargs):
         if key not in defaults and key not in flags.SEVERAL:
             raise flags.no_such_setting(algorithm.__name__, key, [*defaults, *flags.SEVERAL])
     if not {"env_name", "env_fn"} & set(kwargs):
-        raise UserError(f"{algorithm.__name__} wants an environment: add env_name or env_fn.")
+        raise UserError(f"{algorithm.__name__} needs an environment: add env_name or env_fn.")
     check(kwargs)
     backend_of(algorithm).check_ac_kwargs(
         kwargs.get("actor_critic", defaults["actor_critic"].default), kwargs.get("ac_kwargs")

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from spinup.experiments.job import folder_of, in_folder, note
+from spinup.experiments.job import folder_of, in_folder, write_job_file
 from spinup.parts.divergence import Divergence, read_divergence, write_divergence
 from spinup.parts.errors import Diverged
 from spinup.parts.imports import STARTED_IN
@@ -35,7 +35,7 @@ def run(job_file, folder=None):
     barrier()
     if proc_id() == 0:
         Path(job_file).unlink()  # all have read it, and it is nobody else's business
-    on_first_process(lambda: (lock(folder_of(job)), note(job, "started")))
+    on_first_process(lambda: (lock(folder_of(job)), write_job_file(job, "started")))
     enable_auto_resume(folder_of(job))
     try:
         with explain_memory(job.kwargs):
@@ -45,7 +45,7 @@ def run(job_file, folder=None):
             write_divergence(folder_of(job), Divergence(str(error), None, 0))
         raise
     if proc_id() == 0:
-        note(job, "finished")
+        write_job_file(job, "finished")
 
 
 if __name__ == "__main__":

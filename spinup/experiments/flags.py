@@ -44,13 +44,13 @@ EXAMPLES = dict(ddpg="Pendulum-v1", td3="Pendulum-v1", her="spinup/BitFlip-v0")
 SEVERAL = ("env_name", "env_kwargs")  # of the launcher's; its others take one value each
 ONLY_IN_SCRIPTS = ("env_fn", "actor_critic", "logger_kwargs", "resume")
 # Never read as numbers, or as None.
-TEXTS = ("env_name", "exp_name", "data_dir", "ray_address", *CHOICES)
+STRINGS = ("env_name", "exp_name", "data_dir", "ray_address", *CHOICES)
 DICTS = ("ac_kwargs", "env_kwargs")
 GRID_HELP = """\
 A grid: several values behind a flag, of any number of flags, make a run of each combination.
   spinup {name} --env ID --hid[h] [32] [64,64] --gamma 0.9 0.99 --seed 0 10 20 --exp_name try
 trains 12 runs, kept in data/try_gam0-9_h32/try_gam0-9_h32_s0 and so on; [h] is what hid is called
-there. The same command again goes on with what is unfinished; --jobs 2 trains two at once.
+there. The same command again resumes what is unfinished; --jobs 2 trains two at once.
 """
 
 
@@ -62,7 +62,7 @@ class Flag(NamedTuple):
 
 
 def parse(argv) -> dict[str, Flag]:
-    """Flags and the values behind each; a flag without value is True.
+    """Flags and the values behind each, `--gamma 0.9` or `--gamma=0.9`; one without value is True.
 
     A shorthand in brackets (`--hid[h] …`) is for the names of a grid's variants. They are named by
     the flags in the order given, but as ever: first those without a shorthand, last env, hid, act.
@@ -70,8 +70,9 @@ def parse(argv) -> dict[str, Flag]:
     found, words = [], []
     for word in argv:
         if word.startswith("--"):
-            words = []
-            found.append((word, words))
+            flag, equals, value = word.partition("=")
+            words = [value] if equals else []
+            found.append((flag, words))
         elif not found:
             raise UserError(f"{shown(word)} belongs to no flag. Settings look like --epochs 10.")
         else:
@@ -91,11 +92,6 @@ def parse(argv) -> dict[str, Flag]:
 def _split(word) -> tuple[str, str | None]:
     """A flag's name, and the shorthand in brackets behind it."""
     name, bracket, rest = word[2:].partition("[")
-    name, equals, value = name.partition("=")
-    if equals:
-        raise UserError(
-            f"{shown(word)} is no flag: between a flag and its value is a blank: --{name} …"
-        )
     if not all(name.split(":")):
         raise UserError(f"{shown(word)} is no flag: a flag has a name, such as --epochs 10.")
     if bracket and not re.fullmatch(r"[\w-]*\]", rest):
@@ -109,15 +105,15 @@ def _split(word) -> tuple[str, str | None]:
 
 
 def _values(key, words) -> list:
-    if key in TEXTS and key not in CHOICES and not all(words or [""]):
-        raise UserError(f"--{key} wants a value: {LAUNCHER[key][1]}.")
+    if key in STRINGS and key not in CHOICES and not all(words or [""]):
+        raise UserError(f"--{key} needs a value: {LAUNCHER[key][1]}.")
     if has_one_value(key) and len(words) > 1:
         raise UserError(f"--{key} has {len(words)} values, but takes one.")
-    return [word if key in TEXTS else literal(word) for word in words or ["True"]]
+    return [word if key in STRINGS else literal(word) for word in words or ["True"]]
 
 
 def literal(text: str):
-    """The number, list, truth value … that a text is, or the text itself.
+    """The number, list, truth value … that a string spells, or the string itself.
 
     dict(a=1) is a literal here as well, for command lines that were written so.
     """
@@ -151,7 +147,7 @@ def has_one_value(key: str) -> bool:
 def address(text: str | None) -> str | None:
     """HOST:PORT, if it is that."""
     if text is not None and not re.fullmatch(r"[\w.:\[\]-]+:\d{1,5}", text):
-        raise UserError(f"--ray-address wants HOST:PORT, such as 192.168.0.1:6379, not {text!r}.")
+        raise UserError(f"--ray-address must be HOST:PORT, such as 192.168.0.1:6379, not {text!r}.")
     return text
 
 
@@ -191,13 +187,13 @@ def of_kind(name, value, default):
     elif isinstance(default, int) and isinstance(value, float) and value.is_integer():
         return int(value)
     elif isinstance(default, str) and not isinstance(value, str):
-        wanted = f"a text such as {default}"
+        wanted = f"a string such as {default}"
     elif isinstance(default, (int, float)) and not isinstance(value, (int, float, type(None))):
         words = WORDS.get(name, ())
         or_word = "".join(f" or {word!r}" for word in words)
         wanted = f"a number such as {default:g}{or_word}" if value not in words else None
     if wanted:
-        raise UserError(f"--{name} wants {wanted}, not {shown(value)}.")
+        raise UserError(f"--{name} must be {wanted}, not {shown(value)}.")
     return value
 
 
@@ -210,22 +206,22 @@ def documentation(function) -> str:
     return next((ast.get_docstring(node) or "" for node in found), "")
 
 
-def describe(algorithm, chosen=None) -> str:
+def describe(algorithm, config=None) -> str:
     """Every setting of an algorithm with its default and meaning, for --help.
 
-    chosen: the settings in config.json beside the algorithm's file, where that is run itself
+    config: the settings in config.json beside the algorithm's file, where that is run itself
     """
     head, _, explained = documentation(algorithm).partition("\n\n")
     meanings = dict(line.split(": ", 1) for line in explained.splitlines() if ": " in line)
     parameters = inspect.signature(algorithm).parameters
     settings = {
-        key: ((chosen or {}).get(key, p.default), meanings.get(key, ""))
+        key: ((config or {}).get(key, p.default), meanings.get(key, ""))
         for key, p in parameters.items()
         if key not in ONLY_IN_SCRIPTS
     }
     name = algorithm.__name__
     env = EXAMPLES.get(name, "CartPole-v1")
-    command = f"spinup {name}" if chosen is None else f"python {sys.argv[0]}"
+    command = f"spinup {name}" if config is None else f"python {sys.argv[0]}"
     lines = [f"{command} --env {env} --epochs 10 --seed 3 --exp_name try", "", head, ""]
     for title, group in {f"Settings of {name}": settings, "The run": LAUNCHER}.items():
         lines.append(f"{title}:")

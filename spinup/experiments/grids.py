@@ -40,7 +40,7 @@ def call_experiment(
     """
     job = make_job(exp_name, thunk, kwargs | dict(seed=seed), num_cpu, data_dir, datestamp)
     check_jobs([job])
-    print(_painted(f"Running {exp_name}", "cyan"))
+    print(_colored(f"Running {exp_name}", "cyan"))
     for key, value in job.kwargs.items():
         print(f"    {key}: {convert_json(value)}")
     sys.stdout.flush()
@@ -94,7 +94,7 @@ class ExperimentGrid:
     def name(self, _name):
         """Say what the names of all variants begin with."""
         if not isinstance(_name, str):
-            raise UserError(f"The name of a grid is a text, not {_name!r}.")
+            raise UserError(f"The name of a grid must be a string, not {_name!r}.")
         self._name = _name
 
     def add(self, key, vals, shorthand=None, in_name=False):
@@ -106,9 +106,9 @@ class ExperimentGrid:
         in_name: put it into names even if it has one value
         """
         if not isinstance(key, str) or not all(key.split(":")):
-            raise UserError(f"The name of a setting is a text like 'gamma', not {key!r}.")
+            raise UserError(f"The name of a setting must be a string like 'gamma', not {key!r}.")
         if not (shorthand is None or isinstance(shorthand, str)):
-            raise UserError(f"The shorthand of {key} is a text, not {shorthand!r}.")
+            raise UserError(f"The shorthand of {key} must be a string, not {shorthand!r}.")
         if key in self.keys:
             raise UserError(f"{key} is in the grid already; give all its values in one list.")
         vals = list(vals) if isinstance(vals, list) else [vals]
@@ -142,10 +142,10 @@ class ExperimentGrid:
 
     def print(self):
         """Show each setting with its shorthand and values, and how many runs there are."""
-        print(f"{LINE}\n{_painted(f'Grid {self._name!r} runs over:', 'green')}\n")
+        print(f"{LINE}\n{_colored(f'Grid {self._name!r} runs over:', 'green')}\n")
         for key, vals, shorthand in zip(self.keys, self.vals, self.shs):
             short = "" if shorthand is None else f"[{shorthand}]"
-            print(f" {_painted(key.ljust(40), 'cyan')} {short}")
+            print(f" {_colored(key.ljust(40), 'cyan')} {short}")
             for value in vals:
                 print(f"     {convert_json(value)}")
         total = math.prod(len(vals) for vals in self.vals)
@@ -156,7 +156,7 @@ class ExperimentGrid:
         self, thunk, num_cpu=1, data_dir=None, datestamp=False, *, jobs=1, ray_address=None,
         overwrite=False, **logging,
     ):  # fmt: skip
-        """Run every variant, each in a process of its own; called again, go on where it stopped.
+        """Run every variant, each in a process of its own; called again, resume where it stopped.
 
         thunk: what to call with a variant's settings: a function, or the name of the setting
             of this grid whose values are the functions
@@ -240,7 +240,7 @@ def run_grid(
     check_jobs(todo)
     grid.print()
     names = "\n".join(sorted({job.exp_name for job in todo}))
-    print(f"{_painted('These experiments are to run:', 'green')}\n\n{names}\n\n{LINE}", flush=True)
+    print(f"{_colored('These experiments are to run:', 'green')}\n\n{names}\n\n{LINE}", flush=True)
     if sys.stdout.isatty() and user_config.WAIT_BEFORE_LAUNCH > 0:
         print(f"They start in {user_config.WAIT_BEFORE_LAUNCH:g} s; Ctrl-C stops that.", flush=True)
         time.sleep(user_config.WAIT_BEFORE_LAUNCH)
@@ -254,7 +254,7 @@ def _taken(variant, name):
     return variant.pop(name)
 
 
-def _painted(text, color) -> str:
+def _colored(text, color) -> str:
     return colorize(text, color, bold=True) if sys.stdout.isatty() else text
 
 

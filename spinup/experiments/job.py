@@ -30,10 +30,10 @@ class Run:
     job: Job
     state: str = "queued"  # then running, then done, failed, diverged or stopped
     began: float = 0.0
-    said_before: int = 0  # the bytes that output.txt held before this start
+    output_offset: int = 0  # the bytes that output.txt held before this start
     process: subprocess.Popen | None = None
-    talk: threading.Thread | None = None  # shows what the run says
-    why: str = ""  # it failed, where the run itself could not say it
+    output_thread: threading.Thread | None = None  # shows what the run says
+    error: str = ""  # it failed, where the run itself could not say it
 
 
 def folder_of(job: Job) -> Path:
@@ -47,7 +47,7 @@ def in_folder(job: Job, folder) -> Job:
     return replace(job, kwargs=job.kwargs | dict(logger_kwargs=where))
 
 
-def note(job: Job, state: str):
+def write_job_file(job: Job, state: str):
     """Write down, beside the run, what the job is and its state.
 
     A state is 'started', 'finished', 'failed' or 'diverged'.

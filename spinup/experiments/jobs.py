@@ -10,16 +10,16 @@ import time
 
 from spinup.experiments.board import Board, _states, redraw, say_interrupted, tell
 from spinup.experiments.checks import check_jobs
-from spinup.experiments.job import OUTPUT_FILE, Job, Run, _settings, folder_of, note
+from spinup.experiments.job import OUTPUT_FILE, Job, Run, _settings, folder_of, write_job_file
 from spinup.experiments.processes import (
     _interrupts,
-    _line,
-    _show_and_keep,
-    environment,
+    _open_pty,
+    _tee,
     forget_job_file,
+    process_env,
     start_process,
 )
-from spinup.experiments.train import what_to_do
+from spinup.experiments.train import resume_action
 from spinup.parts.divergence import explain_diverged, read_divergence
 from spinup.parts.errors import JobsFailed, UserError
 from spinup.parts.jsonio import convert_json
@@ -49,7 +49,7 @@ def run_jobs(jobs: list[Job], at_once: int = 1, ray_address: str | None = None) 
     for job in jobs:
         check_call(job)
     runs = [Run(job) for job in jobs]
-    refused = [error for run in runs if (error := _look_before(run))]
+    refused = [error for run in runs if (error := _check(run))]
     if refused and len(refused) == len(runs):
         raise refused[0] if len(runs) == 1 else UserError("\n".join(map(str, refused)))
     board = Board(runs, live=(at_once > 1 or bool(ray_address)) and sys.stdout.isatty())
@@ -62,10 +62,10 @@ def run_jobs(jobs: list[Job], at_once: int = 1, ray_address: str | None = None) 
             from spinup.experiments.ray_jobs import run_on_ray
 
             run_on_ray(board, ray_address, interrupts)
-    _conclude(runs, interrupts)
+    _raise_failures(runs, interrupts)
 
 
-def _conclude(runs, interrupts):
+def _raise_failures(runs, interrupts):
     """Raise what there is to say of runs that are not done."""
     count = {state: sum(run.state == state for run in runs) for state in _states(runs)}
     failed = [run for run in runs if run.state in ("failed", "diverged")]
@@ -73,7 +73,7 @@ def _conclude(runs, interrupts):
     if interrupts:
         saved = "; ".join(f"{number} {state}" for state, number in count.items())
         raise KeyboardInterrupt(
-            f"{told}\n\nStopped ({saved}). The same command again goes on from here.".lstrip()
+            f"{told}\n\nStopped ({saved}). The same command again resumes from here.".lstrip()
         )
     if failed:
         rest, many = len(runs) - len(failed), f"of {len(runs)} runs"
@@ -89,12 +89,12 @@ def _conclude(runs, interrupts):
 
 def _failure(run) -> str:
     """A failed run's folder and its last words, or the sentence of one that diverged."""
-    lines = [run.why] if run.why else []
+    lines = [run.error] if run.error else []
     if run.state == "diverged":
-        return f"{run.job.exp_name} diverged: {folder_of(run.job)}\n    {run.why}"
+        return f"{run.job.exp_name} diverged: {folder_of(run.job)}\n    {run.error}"
     path = folder_of(run.job) / OUTPUT_FILE
     if path.exists() and run.began:
-        said = path.read_bytes()[run.said_before :].decode(errors="replace").rstrip().splitlines()
+        said = path.read_bytes()[run.output_offset :].decode(errors="replace").rstrip().splitlines()
         lines = [*map(without_colors, said[-LAST_LINES:]), *lines]
     told = "".join(f"\n    {line}" for line in lines)
     return f"{run.job.exp_name} failed: {folder_of(run.job)}{told}"
@@ -126,22 +126,22 @@ def check_call(job: Job):
 
 def _todo(job: Job) -> str:
     """Whether to 'start' or to 'resume' the job; or it is 'finished' or 'diverged'."""
-    return what_to_do(job.thunk, job.kwargs, job.num_cpu, job.overwrite)
+    return resume_action(job.thunk, job.kwargs, job.num_cpu, job.overwrite)
 
 
-def _look_before(run) -> UserError | None:
+def _check(run) -> UserError | None:
     """See how the job stands; what is finished, diverged or refused is settled here."""
     try:
         todo = _todo(run.job)
         run.state = dict(finished="done", diverged="diverged").get(todo, "queued")
-        run.why = explain_diverged(folder_of(run.job)) if todo == "diverged" else ""
+        run.error = explain_diverged(folder_of(run.job)) if todo == "diverged" else ""
     except UserError as error:
-        run.state, run.why = "failed", str(error)
+        run.state, run.error = "failed", str(error)
         return error
 
 
-def make_room(job: Job):
-    """Ready the job's folder: what cannot be gone on from is deleted."""
+def prepare_folder(job: Job):
+    """Prepare the job's folder: delete what cannot be resumed."""
     folder = folder_of(job)
     todo = _todo(job)
     with locked(folder):
@@ -154,19 +154,19 @@ def _start(run, at_once):
     import cloudpickle
 
     job, folder = run.job, folder_of(run.job)
-    make_room(job)
+    prepare_folder(job)
     output = open(folder / OUTPUT_FILE, "ab")
-    run.said_before, run.began = output.tell(), time.time()
-    variables = environment(at_once, job.num_cpu)
-    listening, speaking = (None, output) if at_once > 1 else _line()
+    run.output_offset, run.began = output.tell(), time.time()
+    variables = process_env(at_once, job.num_cpu)
+    listening, speaking = (None, output) if at_once > 1 else _open_pty()
     run.process = start_process(cloudpickle.dumps(job), variables, speaking)
     run.state = "running"
     if listening is None:
         output.close()
     else:
         os.close(speaking)
-        run.talk = threading.Thread(target=_show_and_keep, args=(listening, output), daemon=True)
-        run.talk.start()
+        run.output_thread = threading.Thread(target=_tee, args=(listening, output), daemon=True)
+        run.output_thread.start()
 
 
 def _run_here(board, at_once, interrupts):
@@ -206,14 +206,16 @@ def _try_to_start(board, run, at_once):
     try:
         _start(run, at_once)
     except (UserError, OSError) as error:  # somebody else trains there, or the disk is full
-        run.state, run.why = "failed", str(error)
+        run.state, run.error = "failed", str(error)
     tell(board, run)
 
 
 def _finish(board, run, interrupts):
     """Take note of how a run's process ended."""
-    if run.talk is not None:
-        run.talk.join(timeout=5)  # something that the run has left behind may still hold the line
+    if run.output_thread is not None:
+        run.output_thread.join(
+            timeout=5
+        )  # something that the run has left behind may still hold the line
     forget_job_file(run.process)
     ended(run, run.process.returncode, interrupts)
     tell(board, run)
@@ -226,12 +228,12 @@ def ended(run: Run, code: int, interrupts: list):
     elif interrupts and code in STOPPED_CODES:
         run.state = "stopped"
     elif (diverged := read_divergence(folder_of(run.job))) is not None:
-        run.state, run.why = "diverged", diverged.sentence
+        run.state, run.error = "diverged", diverged.sentence
         with contextlib.suppress(OSError):
-            note(run.job, "diverged")
+            write_job_file(run.job, "diverged")
     else:
         run.state = "failed"
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        run.why = f"(it ended with {how})"
+        run.error = f"(it ended with {how})"
         with contextlib.suppress(OSError):  # the disk that is full is told of by the run itself
-            note(run.job, "failed")
+            write_job_file(run.job, "failed")

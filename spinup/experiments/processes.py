@@ -20,7 +20,7 @@ from spinup.parts.plain_text import without_colors
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def environment(at_once: int, num_cpu: int) -> dict:
+def process_env(at_once: int, num_cpu: int) -> dict:
     """The environment variables of a run's processes: where modules are, and threads shared out.
 
     What the user has said about threads holds.
@@ -70,7 +70,7 @@ def forget_job_file(process: subprocess.Popen):
     Path(process.args[started]).unlink(missing_ok=True)
 
 
-def _line() -> tuple[int, int]:
+def _open_pty() -> tuple[int, int]:
     """Two ends of a line, to hear a run and to let it speak; a terminal to it if we have one."""
     try:
         import pty
@@ -88,7 +88,7 @@ def _line() -> tuple[int, int]:
         return os.pipe()
 
 
-def _show_and_keep(listening, kept):
+def _tee(listening, kept):
     """Pass on what a run says, and keep its whole lines as they look in the end."""
     decode, line = codecs.getincrementaldecoder("utf-8")(errors="replace").decode, ""
     with kept, contextlib.suppress(OSError), open(listening, "rb", buffering=0) as heard:

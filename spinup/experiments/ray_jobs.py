@@ -33,21 +33,21 @@ from spinup.parts.run_lock import is_locked, lock, unlock
 
 SCRATCH = "SPINUP_SCRATCH"  # on a node: train in this folder of its own, whatever else it sees
 LATEST = "checkpoint/latest"
-TRIES = 5  # in a row without a new checkpoint, until a run whose nodes die is given up
-PATIENCE = 60  # seconds that the processes of a node or driver that died may take to end
+MAX_ATTEMPTS = 5  # in a row without a new checkpoint, until a run whose nodes die is given up
+TIMEOUT = 60  # seconds that the processes of a node or driver that died may take to end
 
 
-class Parcel(NamedTuple):
+class FolderDelta(NamedTuple):
     """What is new in a run folder: for each file, from where on and what; and which files are."""
 
     news: dict[str, tuple[int, bytes]]
     files: list[str]
 
 
-class Began(NamedTuple):
+class Started(NamedTuple):
     """A run has started on a node."""
 
-    said_before: int  # the bytes that its output.txt held then
+    output_offset: int  # the bytes that its output.txt held then
     shared: bool  # it trains in the very folder that the driver sees
 
 
@@ -79,7 +79,7 @@ def _connected(address):
         stack.callback(ray.shutdown)
         try:
             if address != "local":
-                _knock(address)  # Ray itself would try for minutes
+                _check_port(address)  # Ray itself would try for minutes
             with Elsewhere():  # Ray's processes have the current folder on their path
                 ray.init(address=address, **settings)
         except (OSError, RuntimeError, ValueError) as error:
@@ -95,7 +95,7 @@ def _connected(address):
 def _cluster_of_our_own():
     """How to start a Ray that leaves nothing behind.
 
-    Ray lets nobody in without a token, and would write one into the user's home.
+    Ray lets nobody in without a token, and would write one into the user's home folder.
     """
     names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
     before = {name: os.environ[name] for name in names if name in os.environ}
@@ -115,23 +115,23 @@ def _own_token() -> str:
     return uuid.uuid4().hex + uuid.uuid4().hex
 
 
-def _knock(address):
+def _check_port(address):
     """Raise unless something listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 @dataclass
-class Try:
+class Attempt:
     """A run that was handed to the cluster."""
 
     run: Run
     token: Path  # a file in its folder, by which a task knows whether it sees the same one
-    number: int = 1  # of tries since the last checkpoint
+    number: int = 1  # of attempts since the last checkpoint
     epoch: int = 0  # of the checkpoint it begins from
 
 
-class Home:
+class DriverActor:
     """What tasks ask of the driver's machine; an actor there."""
 
     def __init__(self):
@@ -143,7 +143,7 @@ class Home:
     def interrupted(self) -> int:
         return self.interrupts
 
-    def fetch(self, folder: str) -> Parcel:
+    def fetch(self, folder: str) -> FolderDelta:
         """All that the driver has of a run."""
         return pack(Path(folder), {})
 
@@ -157,7 +157,7 @@ def run_on_ray(board: Board, address: str, interrupts: list):
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        home = ray.remote(Home).options(num_cpus=0, scheduling_strategy=here).remote()
+        driver = ray.remote(DriverActor).options(num_cpus=0, scheduling_strategy=here).remote()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         largest = max((resources.get("CPU", 0) for resources in nodes), default=0)
         for run in runs:
@@ -166,35 +166,37 @@ def run_on_ray(board: Board, address: str, interrupts: list):
                     f"{run.job.exp_name} asks for {run.job.num_cpu} CPUs, and no node has more "
                     f"than {largest:g}; it waits for one that has."
                 )
-        patience = time.time() + PATIENCE
-        tries = [Try(run, token) for run in runs if (token := _prepare(board, run, patience))]
+        deadline = time.time() + TIMEOUT
+        attempts = [
+            Attempt(run, token) for run in runs if (token := _prepare(board, run, deadline))
+        ]
         try:
-            going = {_submit(ray, one, home): one for one in tries}
-            _see_through(ray, board, going, home, interrupts)
+            going = {_submit(ray, one, driver): one for one in attempts}
+            _poll(ray, board, going, driver, interrupts)
         finally:
-            for one in tries:
+            for one in attempts:
                 one.token.unlink(missing_ok=True)
     redraw(board, last=True)
 
 
-def _prepare(board, run, patience) -> Path | None:
+def _prepare(board, run, deadline) -> Path | None:
     """Ready the run's folder, with a file in it by which a task knows whether it is the same."""
     folder = folder_of(run.job).absolute()
     try:
-        _wait_until_free(folder, patience)
-        jobs.make_room(run.job)
+        _wait_until_free(folder, deadline)
+        jobs.prepare_folder(run.job)
         for path in folder.glob(".driver-*"):  # of a driver that was killed
             path.unlink()
         token = folder / f".driver-{uuid.uuid4().hex}"
         token.touch()
     except (UserError, OSError) as error:
-        run.state, run.why = "failed", str(error)
+        run.state, run.error = "failed", str(error)
         tell(board, run)
         return None
     return token
 
 
-def _submit(ray, one, home):
+def _submit(ray, one, driver):
     import cloudpickle
 
     job = one.run.job
@@ -208,26 +210,26 @@ def _submit(ray, one, home):
     )
     threads = {name: os.environ[name] for name in processes.THREAD_VARIABLES if name in os.environ}
     threads = threads or dict.fromkeys((*processes.THREAD_VARIABLES, THREADS), "1")
-    here = processes.environment(1, 1)
+    here = processes.process_env(1, 1)
     variables, paths = threads | {STARTED_IN: here[STARTED_IN]}, here["PYTHONPATH"]
-    return task.remote(cloudpickle.dumps(job), str(one.token), variables, paths, home)
+    return task.remote(cloudpickle.dumps(job), str(one.token), variables, paths, driver)
 
 
-def _see_through(ray, board, going, home, interrupts):
+def _poll(ray, board, going, driver, interrupts):
     """Take in what tasks send until all have ended; those whose node died begin again."""
     passed_on = 0
     while going:
         for _ in interrupts[passed_on:]:
             passed_on += 1
             say_interrupted(board)
-            home.interrupt.remote()
+            driver.interrupt.remote()
             for task, one in going.items():
                 if one.run.state == "queued":
                     ray.cancel(task)
         ready, _ = ray.wait(list(going), timeout=0.5)
         for task in ready:
             try:
-                _take_in(board, going[task].run, ray.get(next(task)), interrupts)
+                _handle(board, going[task].run, ray.get(next(task)), interrupts)
                 continue
             except StopIteration:
                 error = None
@@ -236,24 +238,24 @@ def _see_through(ray, board, going, home, interrupts):
             one = going.pop(task)
             unlock(folder_of(one.run.job))
             if error and (again := _after(ray, board, one, error, interrupts)):
-                going[_submit(ray, again, home)] = again
+                going[_submit(ray, again, driver)] = again
         redraw(board)
 
 
-def _after(ray, board, one, error, interrupts) -> Try | None:
+def _after(ray, board, one, error, interrupts) -> Attempt | None:
     """What to try after a task that did not end by itself."""
     run = one.run
     name, epoch = folder_of(run.job).name, _epoch(run)
     number = 1 if epoch > one.epoch else one.number + 1
     if interrupts:
         run.state = "queued" if run.state == "queued" else "stopped"
-    elif _was_lost(ray, error) and number <= TRIES:
+    elif _was_lost(ray, error) and number <= MAX_ATTEMPTS:
         run.state, board.height = "queued", 0
-        say(f"{name}: its node was lost after epoch {epoch}; it goes on elsewhere.")
-        return Try(run, one.token, number, epoch)
+        say(f"{name}: its node was lost after epoch {epoch}; it continues on another node.")
+        return Attempt(run, one.token, number, epoch)
     else:
         run.state = "failed"
-        run.why = "\n    ".join(str(error).strip().splitlines()[-jobs.LAST_LINES :])
+        run.error = "\n    ".join(str(error).strip().splitlines()[-jobs.LAST_LINES :])
         tell(board, run)
     return None
 
@@ -269,16 +271,16 @@ def _was_lost(ray, error) -> bool:
     return isinstance(error, tuple(getattr(ray.exceptions, name) for name in lost))
 
 
-def _take_in(board, run, news, interrupts):
+def _handle(board, run, news, interrupts):
     """Note what a task sends: that it began, what is new, how it ended."""
     folder = folder_of(run.job)
-    if isinstance(news, Parcel):
+    if isinstance(news, FolderDelta):
         unpack(news, folder)
         if "config.json" in news.news:
             _name_folder(folder)
         return
-    if isinstance(news, Began):
-        run.state, run.began, run.said_before = "running", time.time(), news.said_before
+    if isinstance(news, Started):
+        run.state, run.began, run.output_offset = "running", time.time(), news.output_offset
         if not news.shared:
             lock(folder)  # for the run, which holds only the folder of its own machine
     else:
@@ -294,13 +296,13 @@ def _name_folder(folder):
         write_json(folder / "config.json", config)
 
 
-def train(job: bytes, token: str, variables: dict, paths: str, home):
+def train(job: bytes, token: str, variables: dict, paths: str, driver):
     """Run a job on this node; yields that it began, then news, then its exit code.
 
     token: a file in the driver's run folder
     variables: of the run's environment: where it was started, how many threads each process has
     paths: where the driver finds modules
-    home: the actor at the driver
+    driver: the actor at the driver
     """
     # Waiting for an answer, a task's main thread would lend its CPU to another task.
     aside = ThreadPoolExecutor(1)
@@ -312,21 +314,21 @@ def train(job: bytes, token: str, variables: dict, paths: str, home):
     shared = Path(token).exists() and SCRATCH not in os.environ
     if not shared:
         folder = Path(tempfile.mkdtemp(prefix="spinup-", dir=_scratch()))
-        unpack(ask(home.fetch, str(Path(token).parent)), folder)
+        unpack(ask(driver.fetch, str(Path(token).parent)), folder)
         pack(folder, sent)  # the driver has all of this
-    _wait_until_free(folder, time.time() + PATIENCE)
+    _wait_until_free(folder, time.time() + TIMEOUT)
     paths = filter(None, [os.environ.get("PYTHONPATH"), paths])
     variables = os.environ | variables | dict(PYTHONPATH=os.pathsep.join(paths))
-    if heard := ask(home.interrupted):
+    if heard := ask(driver.interrupted):
         return
     with open(folder / OUTPUT_FILE, "ab") as output:
-        began = Began(output.tell(), shared)
+        began = Started(output.tell(), shared)
         process = processes.start_process(job, variables, output, folder)
     yield began
     try:
         while process.poll() is None:
             time.sleep(0.5)
-            if ask(home.interrupted) > heard:
+            if ask(driver.interrupted) > heard:
                 heard += 1
                 process.send_signal(signal.SIGINT)
             if not shared and _latest_differs(folder, sent) and (news := pack(folder, sent)):
@@ -350,9 +352,9 @@ def _scratch() -> str | None:
     return scratch
 
 
-def _wait_until_free(folder, patience):
+def _wait_until_free(folder, deadline):
     """Wait for processes whose node or driver is gone, and who may not know it yet."""
-    while is_locked(folder) and time.time() < patience:
+    while is_locked(folder) and time.time() < deadline:
         time.sleep(0.5)
 
 
@@ -361,7 +363,7 @@ def _latest_differs(folder, sent) -> bool:
     return path.exists() and path.stat().st_mtime_ns != sent.get(LATEST, (0, 0, 0))[1]
 
 
-def pack(folder: Path, sent: dict) -> Parcel | None:
+def pack(folder: Path, sent: dict) -> FolderDelta | None:
     """What is new in a run folder since the last time; None if its run was just writing.
 
     It is taken so that the checkpoint in it is whole. What a file had before is not sent again.
@@ -380,7 +382,7 @@ def pack(folder: Path, sent: dict) -> Parcel | None:
             if _bytes_of(folder / LATEST) == before:
                 sent.clear()
                 sent.update({name: known[name] for name in files})
-                return Parcel(news, files)
+                return FolderDelta(news, files)
         except FileNotFoundError:  # a new checkpoint has come, and the old one is removed
             continue
     return None
@@ -410,9 +412,9 @@ def _pack_file(path, name, known, news):
         news[name] = size, tail
 
 
-def unpack(parcel: Parcel, folder: Path):
+def unpack(delta: FolderDelta, folder: Path):
     """Bring a run folder up to date, so that it holds a whole checkpoint at every instant."""
-    for name, (start, content) in sorted(parcel.news.items(), key=lambda item: item[0] == LATEST):
+    for name, (start, content) in sorted(delta.news.items(), key=lambda item: item[0] == LATEST):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if start:
@@ -424,5 +426,5 @@ def unpack(parcel: Parcel, folder: Path):
         else:
             write_whole(path, content)
     for path in ((folder / DIVERGED_FILE), *(folder / "checkpoint").rglob("*")):
-        if path.is_file() and str(path.relative_to(folder)) not in parcel.files:
+        if path.is_file() and str(path.relative_to(folder)) not in delta.files:
             path.unlink()

@@ -16,11 +16,11 @@ from spinup.parts.trackers import stays_here
 
 
 def resume(run_folder, epochs=None, env_name=None, wandb=False):
-    """Go on with the run in a folder, with the settings its config.json holds.
+    """Resume the run in a folder, with the settings its config.json holds.
 
     epochs: train until this many are done, instead of the number it was started with
     env_name: the environment's id once more, to allow importing the package it names
-    wandb: go on writing for Weights & Biases
+    wandb: continue writing for Weights & Biases
     """
     folder = require_run(run_folder, "spinup resume")
     config = read_config(folder)
@@ -103,5 +103,5 @@ def saved_logging(logger_kwargs, wandb: bool) -> dict:
     if saved.get("wandb") is True and not wandb:
         logging["wandb"] = stays_here()
         if not logging["wandb"]:
-            print("The run was sent to Weights & Biases, too; add --wandb to go on with that.")
+            print("The run was sent to Weights & Biases, too; add --wandb to continue there.")
     return logging

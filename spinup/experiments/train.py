@@ -33,9 +33,9 @@ def train(
     algorithm, settings, env_name, env_kwargs=None, num_cpu=1, exp_name=None, data_dir=None,
     datestamp=False, overwrite=False, output_dir=None, retry=False, **logging,
 ):  # fmt: skip
-    """Start a run in this process, or go on with it if its folder holds the same one unfinished.
+    """Start a run in this process, or resume it if its folder holds the same one unfinished.
 
-    retry: go on with it also if it has diverged
+    retry: resume it also if it has diverged
     logging: what else the logger is to do, such as tensorboard=True
     """
     check(settings | dict(num_cpu=num_cpu))
@@ -68,9 +68,9 @@ def train(
 
 
 def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
-    """How to call an algorithm so that it goes on with what the folder of `where` holds."""
+    """How to call an algorithm so that it resumes what the folder of `where` holds."""
     folder = Path(where["output_dir"])
-    todo = what_to_do(algorithm, kwargs | dict(logger_kwargs=where), procs, overwrite)
+    todo = resume_action(algorithm, kwargs | dict(logger_kwargs=where), procs, overwrite)
     if todo == "diverged":
         if not retry:
             raise Diverged(explain_diverged(folder))
@@ -89,7 +89,7 @@ def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
     return dict(logger_kwargs=where, resume=True)
 
 
-def what_to_do(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -> str:
+def resume_action(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -> str:
     """Whether to 'start' a run or to 'resume' it; or that it is 'finished', or has 'diverged'.
 
     One that has diverged would do so again, for equal settings give equal runs.

@@ -4,7 +4,7 @@
 
 Every run is stopped after its first epoch. Beside the runs, in expected/, stands what that version
 computes: NAME.txt is progress.txt after one more epoch, and NAME.npz holds what the networks give
-for some observations, before and after that epoch. `test_runs_of_earlier_versions_go_on.py` holds
+for some observations, before and after that epoch. `test_runs_of_earlier_versions_resume.py` holds
 the present version to it, and uses the functions below that look at a run.
 """
 

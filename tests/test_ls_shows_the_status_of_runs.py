@@ -8,7 +8,7 @@ import grids
 import pytest
 
 import spinup
-from spinup.experiments.job import note
+from spinup.experiments.job import write_job_file
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker
 from spinup.parts.progress import read_table
@@ -56,7 +56,7 @@ def data(tmp_path_factory):
     write(data / "half_failed", job={"seed": 1, "job": {"state": "failed", "function": "f"}})
     failed = grids.job("failed", print, {}, 3, data)
     failed.kwargs["logger_kwargs"]["output_dir"] = str(data / "failed")
-    note(failed, "failed")
+    write_job_file(failed, "failed")
     header = "Epoch\tAverageEpRet\tTotalEnvInteracts\tTime\n"
     rows = "0\t20.5\t4000\t2.0\n1\t31.25\t8000\t4.0\n"
     original = dict(exp_name="old", seed=7, epochs=2, env_fn="<function <lambda> at 0x7f>")

@@ -63,7 +63,7 @@ def test_a_saved_model_gives_the_same_actions_and_values(name):
 
 
 @every_run
-def test_a_stopped_run_goes_on_as_the_version_that_made_it(name, tmp_path):
+def test_a_stopped_run_resumes_as_the_version_that_made_it(name, tmp_path):
     folder, expected = copy_of(name, tmp_path), expected_of(name)
     resume(folder, epochs=make_runs.RESUMED_TO.get(name, 2))
     table, expected_table = folder / "progress.txt", DATA / "expected" / f"{name}.txt"
