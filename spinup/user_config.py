@@ -1,5 +1,6 @@
 """Defaults that are yours to change."""
 
+import os
 import os.path as osp
 
 from spinup.algos import ALGORITHMS
@@ -22,5 +23,5 @@ WAIT_BEFORE_LAUNCH = 5
 
 # Whether fast versions may stand in for plain code: updates that are captured once and replayed,
 # fused layers, acting in NumPy. False runs every line as it is written, with the same numbers to
-# rounding: for a debugger, or to be sure.
-FAST = True
+# rounding: for a debugger, or to be sure. SPINUP_FAST=0 in the environment does so for one command.
+FAST = os.environ.get("SPINUP_FAST", "1").lower() not in ("0", "false", "no", "off")
