@@ -177,7 +177,7 @@ def test_with_the_switch_off_only_plain_code_runs(monkeypatch, tmp_path):
         sys.setprofile(None)
     doors = {
         "enabled", "reset", "state_dict", "load_state_dict", "replayed", "mlp_forward",
-        "heads_forward", "_takes",
+        "heads_forward", "accepts",
         "squashed_sample", "<genexpr>", "adam_step", "<listcomp>", "clip_gradients",
         "move_towards", "numpy_forward", "numpy_view", "run_concurrently", "gradients",
         "note_gradients", "recorded", "checked", "checked_once", "each", "_plan", "standard_normal",

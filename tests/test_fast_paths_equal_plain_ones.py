@@ -11,7 +11,8 @@ from torch import nn
 
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.fast import private
-from spinup.parts.pytorch.fast.tracing import capturing
+from spinup.parts.pytorch.fast.context import capturing
+from spinup.parts.pytorch.fast.fused_critics import arrange_critics
 from spinup.parts.pytorch.layers import MLP, apply_to_arrays, mlp, observation_mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.networks import (
@@ -72,7 +73,7 @@ def test_critics_together_and_their_gradients(activation, arranged):
     twins = nn.ModuleList([MLPQFunction(3, 2, (16, 8), activation) for _ in range(2)])
     apart = deepcopy(twins)
     if arranged:  # as the first captured update does
-        fast.fused.arrange_critics(twins)
+        arrange_critics(twins)
     params = [list(critics.parameters()) for critics in (twins, apart)]
     for p, q in zip(*params):
         assert torch.equal(p, q)
@@ -92,7 +93,7 @@ def test_critics_together_and_their_gradients(activation, arranged):
 def test_memory_that_somebody_looks_at_stays_where_it_is():
     twins = nn.ModuleList([MLPQFunction(3, 2, (8,), nn.ReLU) for _ in range(2)])
     view = twins[0].q[0].weight.detach().numpy()
-    fast.fused.arrange_critics(twins)
+    arrange_critics(twins)
     with torch.no_grad():
         twins[0].q[0].weight.fill_(3.0)
     assert (view == 3).all()

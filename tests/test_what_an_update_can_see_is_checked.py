@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from spinup.parts.pytorch import fast, layers, learning, networks
+from spinup.parts.pytorch.fast.fused_critics import arrange_critics
 from spinup.parts.pytorch.layers import MLP, mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, minimize, polyak_average
 from spinup.parts.pytorch.networks import MLPQFunction, stack_values
@@ -461,7 +462,7 @@ def test_a_gradient_that_two_parameters_share_is_clipped_once(switch):
 
 def test_critics_in_shared_memory_stay_there():
     net = nn.ModuleList([MLPQFunction(3, 1, (8,), nn.ReLU) for _ in range(2)]).share_memory()
-    fast.fused.arrange_critics(net)
+    arrange_critics(net)
     assert all(p.is_shared() for p in net.parameters())
 
 

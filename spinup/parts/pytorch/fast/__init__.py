@@ -25,14 +25,11 @@ These give None where they do not know exactly what they would stand in for, and
 from spinup.parts.pytorch.fast import capture, concurrency
 from spinup.parts.pytorch.fast.acting import checked_once, numpy_forward, numpy_view
 from spinup.parts.pytorch.fast.capture import recorded, reports
+from spinup.parts.pytorch.fast.chain_rule import gradients
 from spinup.parts.pytorch.fast.concurrency import run_concurrently
-from spinup.parts.pytorch.fast.fused import (
-    gradients,
-    heads_forward,
-    mlp_forward,
-    squashed_sample,
-    stacked_forward,
-)
+from spinup.parts.pytorch.fast.fused_critics import stacked_forward
+from spinup.parts.pytorch.fast.fused_gaussian import squashed_sample
+from spinup.parts.pytorch.fast.fused_mlp import heads_forward, mlp_forward
 from spinup.parts.pytorch.fast.noise import standard_normal, uniform
 from spinup.parts.pytorch.fast.steps import adam_step, average, clip_gradients, move_towards
 from spinup.parts.pytorch.fast.switch import enabled, plain

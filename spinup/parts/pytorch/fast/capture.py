@@ -34,13 +34,13 @@ from torch.overrides import TorchFunctionMode
 from spinup.parts.mpi import num_procs
 from spinup.parts.pytorch.fast import private, switch
 from spinup.parts.pytorch.fast.concurrency import exclusive, note_call, turn
+from spinup.parts.pytorch.fast.context import capturing, is_capturing
 from spinup.parts.pytorch.fast.dependencies import Dependencies, NotCapturable
-from spinup.parts.pytorch.fast.fused import arrange_critics
+from spinup.parts.pytorch.fast.fused_critics import arrange_critics
 from spinup.parts.pytorch.fast.guards import same_contents
 from spinup.parts.pytorch.fast.kernels import replay_kernel, tolerance
 from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only, tree_unflatten
 from spinup.parts.pytorch.fast.threads import Threads, may_choose
-from spinup.parts.pytorch.fast.tracing import capturing, is_capturing
 
 aten = torch.ops.aten
 CLOSE = 1e-2  # what results may differ by, as a share of the greatest
