@@ -110,7 +110,7 @@ def test_the_interval_of_the_improvement_is_rliables(x, y):
 
 
 def test_resampling_is_stratified():
-    """Tasks far apart, each with equal seeds: only drawing within tasks leaves nothing to doubt."""
+    """Tasks far apart, each with equal seeds: only drawing within tasks leaves no uncertainty."""
     tasks = [np.zeros(4), np.full(4, 100.0)]
     assert statistics.interval(tasks, statistics.iqm_over_tasks) == (50.0, 50.0)
 
@@ -211,7 +211,7 @@ def test_pooled_environments_are_strata(data):
     assert "give a --scale for Ant-v5, Hopper-v5." in unscaled.warnings[-1]
 
 
-def test_what_makes_numbers_doubtful_is_said(tmp_path):
+def test_what_makes_numbers_uncertain_is_said(tmp_path):
     write_experiment(tmp_path, "even", [1.0] * 5)
     write_experiment(tmp_path / "again", "even", [1.0])
     write_experiment(tmp_path, "short", [1.0] * 5, epochs=10)
@@ -219,12 +219,12 @@ def test_what_makes_numbers_doubtful_is_said(tmp_path):
     write_run(tmp_path / "lost_s0", [math.nan], env="Hopper-v5")
     warnings = compare.compare(tables.get_all_datasets([tmp_path])).warnings
     assert warnings == [
-        f"Left out, for there is no number to judge: {tmp_path / 'lost_s0'}.",
+        f"Left out, for there is no number to compare: {tmp_path / 'lost_s0'}.",
         "even has seed 0 more than once; equal seeds give equal runs, so its interval is narrower "
         "than it should be.",
         "The runs on Hopper-v5 ended after different numbers of steps, 1000 to 2000; --at 1000 "
         "compares them after equally many.",
-        "The experiments on Hopper-v5 are not judged by the same column: even, short by "
+        "The experiments on Hopper-v5 are not compared by the same column: even, short by "
         "AverageEpRet but tested by AverageTestEpRet.",
     ]
     at = compare.compare(tables.get_all_datasets([tmp_path / "short"]), at=1000)
@@ -291,7 +291,7 @@ def test_a_single_seed_is_shown_without_an_interval(tmp_path, capsys):
         ("--last 0", "last is a number of epochs, 1 or more, not 0"),
         ("--at 1", "No run has a number under 'Performance' to compare"),
         ("--scale Hopper-v5 low high", "--scale must be an environment and two numbers"),
-        ("--scale Hopper-v5 3 3", "wants two different numbers"),
+        ("--scale Hopper-v5 3 3", "must be two different numbers"),
         ("--scale Hoper-v5 0 1", "no environment 'Hoper-v5'. Did you mean 'Hopper-v5'"),
         ("--legend a", r"1 title\(s\) for"),
         ("--select nothing", "No folder is left"),

@@ -91,7 +91,7 @@ def test_nothing_but_diverged_runs(tmp_path):
             command([str(tmp_path)])
 
 
-def drawn(runs, **settings):
+def plotted(runs, **settings):
     ax = curves.plot_data(
         runs, "TotalEnvInteracts", "Performance", ax=plt.figure().add_subplot(), **settings
     )
@@ -102,7 +102,7 @@ def drawn(runs, **settings):
 
 def test_a_line_ends_where_a_run_diverged(data):
     (data / "a_s4").rename(data.parent / "elsewhere")  # the one without an epoch
-    ax, lines = drawn(tables.get_all_datasets([data]))
+    ax, lines = plotted(tables.get_all_datasets([data]))
     assert list(lines) == ["a (1 of 4 diverged)", "b"]
     line = lines["a (1 of 4 diverged)"]
     assert line.get_xdata().tolist() == [100, 200, 300]
@@ -111,12 +111,12 @@ def test_a_line_ends_where_a_run_diverged(data):
     (mark,) = (line for line in ax.lines if line.get_label() == "_diverged")
     assert mark.get_xdata() == [300] and mark.get_marker() == "X"
     assert "X: a run diverged" in ax.texts[0].get_text()
-    ax, lines = drawn(tables.get_all_datasets([data]), condition="Condition2")  # --count
+    ax, lines = plotted(tables.get_all_datasets([data]), condition="Condition2")  # --count
     assert sum("(1 of 1 diverged)" in label for label in lines) == 1 and len(lines) == 6
 
 
 def test_a_run_that_diverged_in_its_first_epoch_is_in_the_legend(data):
-    _, lines = drawn(tables.get_all_datasets([data]))
+    _, lines = plotted(tables.get_all_datasets([data]))
     assert list(lines) == ["a (2 of 5 diverged)", "b"]
     assert len(lines["a (2 of 5 diverged)"].get_xdata()) == 0
 
@@ -172,7 +172,7 @@ def test_an_epoch_cut_short_is_no_divergence(tmp_path):
 def test_runs_of_unequal_length_say_so(tmp_path):
     for seed, epochs in enumerate((6, 4, 6)):
         write_run(tmp_path / f"a_s{seed}", [1.0] * epochs, exp_name="a", seed=seed, epochs=6)
-    ax, lines = drawn(tables.get_all_datasets([tmp_path]))
+    ax, lines = plotted(tables.get_all_datasets([tmp_path]))
     assert list(lines) == ["a (3 runs, 2 after 400)"]
     assert "mean of 2 to 3 runs" in ax.texts[0].get_text()
     warnings = compare.compare(tables.get_all_datasets([tmp_path])).warnings

@@ -23,11 +23,11 @@ from spinup.run import main
 
 
 class Odd(gym.Env):
-    """Observations in a table, or pictures; actions with bounds of their own, or from 5 on."""
+    """Observations in a table, or images; actions with bounds of their own, or from 5 on."""
 
-    def __init__(self, actions, picture=False):
+    def __init__(self, actions, image=False):
         self.observation_space = (
-            Box(0, 255, (12, 14, 3), np.uint8) if picture else Box(-np.inf, np.inf, (2, 3))
+            Box(0, 255, (12, 14, 3), np.uint8) if image else Box(-np.inf, np.inf, (2, 3))
         )
         self.action_space = dict(
             uneven=Box(np.float32([-1, 0]), np.float32([3, 10])),
@@ -66,10 +66,10 @@ RUNS = {
     "vpg normalised": ("vpg", partial(Odd, "uneven"), NORMAL),
     "trpo normalised": ("trpo", partial(Odd, "from_5"), NORMAL),
     "ppo other activation": ("ppo", partial(Odd, "uneven"), with_networks(ONCE, activation="ELU")),
-    "ppo pictures": ("ppo", partial(Odd, "uneven", True), ONCE),
+    "ppo images": ("ppo", partial(Odd, "uneven", True), ONCE),
     "ppo whole numbers": ("ppo", partial(Odd, "whole"), ONCE),
     "acer": ("acer", partial(Odd, "from_5"), ACER),
-    "dqn dueling pictures": (
+    "dqn dueling images": (
         "dqn", partial(Odd, "from_5", True), with_networks(OFF, dueling=True)
     ),
     "ddpg": ("ddpg", partial(Odd, "uneven"), OFF),
@@ -117,7 +117,7 @@ def test_the_file_acts_as_the_agent(kind, tmp_path, capsys):
     assert takes.shape == ["batch", *env.observation_space.shape]
     assert gives.shape == ["batch", *env.action_space.shape]
     observations = seen(env, 40)
-    dtype = np.uint8 if "pictures" in kind else np.float32
+    dtype = np.uint8 if "images" in kind else np.float32
     batch = np.stack(observations).astype(dtype)
     together = policy.run(["act"], {"obs": batch})[0]
     for obs, act in zip(observations, together, strict=True):

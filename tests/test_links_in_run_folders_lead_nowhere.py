@@ -84,10 +84,10 @@ def test_a_report_shows_nothing_from_elsewhere(run, tmp_path):
     """A page is made to be sent to others; a link must not put the sender's own files into it."""
     secret = tmp_path / "secret"
     secret.mkdir()
-    (secret / "film.mp4").write_bytes(b"private film")
+    (secret / "video.mp4").write_bytes(b"private video")
     (secret / "config.json").write_text(json.dumps(dict(password="hunter2", epochs=1)))
     (secret / "output.txt").write_text("Traceback (most recent call last)\nprivate words")
-    (run / "films").symlink_to(secret)
+    (run / "videos").symlink_to(secret)
     (run / "config.json").unlink()
     for name in ("config.json", "output.txt"):
         (run / name).symlink_to(secret / name)

@@ -152,7 +152,7 @@ def test_a_network_without_one_is_left_alone(seed):
 
 
 def test_true_or_false():
-    with pytest.raises(UserError, match="normalize in ac_kwargs wants True or False, not 'yes'"):
+    with pytest.raises(UserError, match="normalize in ac_kwargs must be True or False, not 'yes'"):
         build_network(MLPActorCritic, SIGHT, Discrete(2), dict(normalize="yes"))
 
 

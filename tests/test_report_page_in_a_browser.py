@@ -136,22 +136,22 @@ def write_runs(folder):
             )  # fmt: skip
 
 
-def write_films(folder):
+def write_videos(folder):
     import imageio_ffmpeg
     from PIL import Image
 
     frames = np.random.default_rng(0).integers(255, size=(8, 48, 64, 3), dtype=np.uint8)
-    film = imageio_ffmpeg.write_frames(
+    video = imageio_ffmpeg.write_frames(
         str(folder / "agent.mp4"), (64, 48), fps=8, macro_block_size=2
     )
-    film.send(None)
+    video.send(None)
     for frame in frames:
-        film.send(np.ascontiguousarray(frame))
-    film.close()
-    pictures = [Image.fromarray(frame) for frame in frames]
-    pictures[0].save(folder / "agent.gif", save_all=True, append_images=pictures[1:])
-    (folder / "long.webm").write_bytes(bytes(report.LARGEST_FILM + 1))
-    (folder / "elsewhere.mp4").symlink_to(folder / "config.json")  # no film, and not its to show
+        video.send(np.ascontiguousarray(frame))
+    video.close()
+    images = [Image.fromarray(frame) for frame in frames]
+    images[0].save(folder / "agent.gif", save_all=True, append_images=images[1:])
+    (folder / "long.webm").write_bytes(bytes(report.LARGEST_VIDEO + 1))
+    (folder / "elsewhere.mp4").symlink_to(folder / "config.json")  # no video, and not its to show
 
 
 def write_failures(folder):
@@ -171,7 +171,7 @@ def write_failures(folder):
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "my runs"
     write_runs(folder)
-    write_films(folder / "ppo_fast" / "ppo_fast_s0")
+    write_videos(folder / "ppo_fast" / "ppo_fast_s0")
     write_failures(folder)
     return folder
 
@@ -184,8 +184,8 @@ def written(runs):
 
 def summary(runs, name, value="AverageEpRet", smooth=1, line="mean", band="ci"):
     found = tables.get_datasets(runs / name)
-    drawn = [curves._curve(run, "TotalEnvInteracts", value, smooth) for run in found]
-    return curves.summarize(drawn, line, band)
+    plotted = [curves._curve(run, "TotalEnvInteracts", value, smooth) for run in found]
+    return curves.summarize(plotted, line, band)
 
 
 def read(page, *keys, panel="Hopper-v5"):
@@ -220,10 +220,10 @@ def slide(page, value):
 # ---------------------------------------------------------------- curves
 
 
-def test_curves_are_drawn_and_read_as_spinup_plot_draws_them(page, runs, tmp_path):
+def test_curves_equal_those_of_spinup_plot(page, runs, tmp_path):
     assert page.locator("figure.panel h3").all_inner_texts() == ["Hopper-v5", "Ant-v5"]
-    drawn = page.locator(".curve").evaluate_all("found => found.map(n => n.dataset.experiment)")
-    assert sorted(drawn) == ["ppo_fast", "ppo_slow", "sac"]
+    shown = page.locator(".curve").evaluate_all("found => found.map(n => n.dataset.experiment)")
+    assert sorted(shown) == ["ppo_fast", "ppo_slow", "sac"]
     points = page.locator(".curve[data-experiment=ppo_fast]").get_attribute("d")
     assert points.count("L") == 29
     for keys, i in ((["Home"], 0), (["ArrowRight"] * 4, 4), (["End"], 29), (["ArrowLeft"] * 3, 26)):
@@ -315,7 +315,7 @@ def test_the_pointer_reads_values(page):
     assert not chart.locator(".readout").is_visible()
 
 
-# ---------------------------------------------------------------- tables, films, failures
+# ---------------------------------------------------------------- tables, videos, failures
 
 
 def test_the_results_are_those_of_spinup_compare(page, runs, capsys):
@@ -339,9 +339,9 @@ def test_the_results_are_those_of_spinup_compare(page, runs, capsys):
         .nth(1)
     )
     assert cell.inner_text().split()[0] == f"{pair['probability']:.2f}"
-    doubts = page.locator("#doubts").inner_text()
+    warnings = page.locator("#warnings").inner_text()
     for warning in found["warnings"]:
-        assert warning in doubts
+        assert warning in warnings
 
 
 def test_settings_that_differ_are_marked(page):
@@ -362,18 +362,18 @@ def test_settings_that_differ_are_marked(page):
     assert "seed" not in everything
 
 
-def test_films_are_inside_the_page_and_play(page):
-    captions = page.locator(".films figcaption").all_inner_texts()
+def test_videos_are_inside_the_page_and_play(page):
+    captions = page.locator(".videos figcaption").all_inner_texts()
     where = "ppo_fast/ppo_fast_s0"
     assert captions == [
         f"{where}/agent.gif",
         f"{where}/agent.mp4",
         f"{where}/long.webm: left out, it has 8.0 MB",
     ]
-    page.locator(".films").scroll_into_view_if_needed()
+    page.locator(".videos").scroll_into_view_if_needed()
     page.wait_for_function("() => document.querySelector('video').readyState >= 2")
     assert page.evaluate("() => document.querySelector('video').videoWidth") == 64
-    assert page.evaluate("() => document.querySelector('.films img').naturalWidth") == 64
+    assert page.evaluate("() => document.querySelector('.videos img').naturalWidth") == 64
 
 
 def test_failures_show_their_last_lines(page):
@@ -534,11 +534,11 @@ def test_runs_of_the_original_and_single_runs_have_a_page(opened, tmp_path):
     cli_report.main([str(run)])
     page = opened(run / "report.html")
     assert page.locator("circle.curve").count() == 1  # a single epoch is a point
-    assert page.locator("#settings").is_hidden() and page.locator("#films").is_hidden()
+    assert page.locator("#settings").is_hidden() and page.locator("#videos").is_hidden()
     assert page.locator('[aria-label="Runs"] tbody th').inner_text() == run.name
 
 
-def test_the_title_the_file_and_what_is_judged_can_be_chosen(opened, runs, tmp_path, capsys):
+def test_the_title_the_file_and_the_column_can_be_chosen(opened, runs, tmp_path, capsys):
     output = tmp_path / "notes.html"
     cli_report.main(
         [str(runs / "ppo"), "-o", str(output), "--title", "Monday", "-y", "LossV", "--last", "1"]
@@ -547,7 +547,7 @@ def test_the_title_the_file_and_what_is_judged_can_be_chosen(opened, runs, tmp_p
     page = opened(output)
     assert page.title() == page.locator("h1").inner_text() == "Monday"
     assert page.locator("#y").input_value() == "LossV"
-    assert "Judged by LossV" in page.locator("#results").inner_text()
+    assert "Compared by LossV" in page.locator("#results").inner_text()
     assert "its last epoch" in page.locator("#results").inner_text()
 
 
@@ -559,7 +559,7 @@ def test_long_runs_are_thinned_and_it_is_said(opened, tmp_path, monkeypatch):
         write_run(tmp_path / f"x_s{seed}", columns, exp_name="x", seed=seed)
     cli_report.main([str(tmp_path)])
     page = opened(tmp_path / "report.html")
-    assert "drawn through" in page.locator("#doubts").inner_text()
+    assert "plotted through" in page.locator("#warnings").inner_text()
     assert 40 < page.locator(".curve").get_attribute("d").count("L") < 60
     page.locator(".chart > svg").focus()
     page.keyboard.press("End")

@@ -92,9 +92,9 @@ def test_watching_prints_returns_and_records(trained, capsys, monkeypatch):
     assert seconds == pytest.approx(frames / fps[env_name], rel=0.02)
     reader = imageio_ffmpeg.read_frames(str(video))
     size = next(reader)["size"]
-    picture = np.frombuffer(next(reader), np.uint8).reshape(size[1], size[0], 3)
+    image = np.frombuffer(next(reader), np.uint8).reshape(size[1], size[0], 3)
     reader.close()
-    assert picture.std() > 5  # something is drawn
+    assert image.std() > 5  # something is visible
 
 
 def test_original_command_and_function(trained, capsys):
@@ -168,7 +168,7 @@ def test_only_the_newest_is_kept_unless_asked(trained):
     ("env_name", "env_kwargs", "fps"),
     [
         ("CartPole-v1", {}, 50),
-        ("ALE/Pong-v5", {}, 15),  # sixty pictures a second, of which an agent sees every fourth
+        ("ALE/Pong-v5", {}, 15),  # sixty frames a second, of which an agent sees every fourth
         ("ALE/Pong-v5", dict(frameskip=2), 30),
         ("ALE/Pong-v5", dict(preprocess=False), 15),
         ("PongNoFrameskip-v4", {}, 15),
@@ -187,7 +187,7 @@ def test_skipping_wrappers_slow_a_video_down():
     assert real_fps(gym.wrappers.MaxAndSkipObservation(env, 3)) == pytest.approx(10)
 
 
-def test_mujoco_is_filmed_without_a_screen_or_says_what_it_lacks(tmp_path):
+def test_mujoco_is_recorded_without_a_screen_or_says_what_it_lacks(tmp_path):
     where = dict(output_dir=str(tmp_path))
     spinup.ppo_pytorch(EnvMaker("InvertedPendulum-v5"), logger_kwargs=where, **TINY)
     without = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
@@ -283,7 +283,7 @@ def test_wrappers_of_gymnasium_come_along(tmp_path, capsys):
     env, _ = load_policy_and_env(tmp_path)
     assert np.array_equal(env.reset(seed=3)[0], wrapped().reset(seed=3)[0])
     told = capsys.readouterr().err
-    assert "made anew from its id, Pendulum-v1. If that function changes it, pass it" in told
+    assert "made again from its id, Pendulum-v1. If that function changes it, pass it" in told
     load_policy_and_env(tmp_path, env_fn=wrapped)
     assert capsys.readouterr().err == ""
 

@@ -12,9 +12,9 @@ from spinup.results.compare import as_dict, as_text, comparison, write_csv
 
 
 def add_compare_flags(parser: argparse.ArgumentParser):
-    """Add the flags that say what to judge a run by, in the words of `compare`."""
+    """Add the flags that say by which number to compare runs, in the words of `compare`."""
     add = parser.add_argument
-    add("-y", "--value", default="Performance", help="column of progress.txt to judge by (Perform"
+    add("-y", "--value", default="Performance", help="column of progress.txt to compare by (Perform"
         f"ance: {', or else '.join(PERFORMANCE)})")  # fmt: skip
     add("--last", type=int, help="mean over so many of the last epochs (a tenth of them)")
     add("--at", type=float, metavar="STEPS", help="leave out what came after so many steps")

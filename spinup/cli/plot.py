@@ -1,4 +1,4 @@
-"""`spinup plot RUN…`: draw learning curves."""
+"""`spinup plot RUN…`: plot learning curves."""
 
 import argparse
 
@@ -18,14 +18,14 @@ def add_folders(parser: argparse.ArgumentParser):
 
 
 def main(argv=None):
-    """Draw what the command line asks for."""
-    parser = argparse.ArgumentParser("spinup plot", description="Draw learning curves.")
+    """Plot what the command line asks for."""
+    parser = argparse.ArgumentParser("spinup plot", description="Plot learning curves.")
     add, several = parser.add_argument, dict(nargs="*")
     add_folders(parser)
     add("-x", "--xaxis", default="TotalEnvInteracts", help="column of progress.txt (%(default)s)")
     add("-y", "--value", dest="values", **several, help="columns of progress.txt, a panel for each "
         f"(Performance: {', or else '.join(PERFORMANCE)})")  # fmt: skip
-    add("--count", action="store_true", help="draw each run by itself")
+    add("--count", action="store_true", help="plot each run by itself")
     add("-s", "--smooth", type=int, default=1, help="average over so many points (%(default)s)")
     add(
         "--est",

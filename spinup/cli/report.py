@@ -17,7 +17,7 @@ from spinup.results.report import collect, page
 def main(argv=None):
     """Write the page that the command line asks for."""
     parser = argparse.ArgumentParser(
-        "spinup report", description="Write one page with curves, results, settings and films."
+        "spinup report", description="Write one page with curves, results, settings and videos."
     )
     cli_plot.add_folders(parser)
     cli_compare.add_compare_flags(parser)

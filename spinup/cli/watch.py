@@ -6,7 +6,7 @@ from pathlib import Path
 from spinup.parts.errors import UserError, shown
 from spinup.parts.make_env import EnvMaker, allow_env
 from spinup.results.playback import LIMITS, load_policy_and_env, named_class, run_policy
-from spinup.results.video import VIDEOS, check_rendering, draw_without_screen, has_screen
+from spinup.results.video import VIDEOS, check_rendering, has_screen, render_without_screen
 
 
 def main(argv=None, name="spinup watch", episodes=5):
@@ -42,7 +42,7 @@ def main(argv=None, name="spinup watch", episodes=5):
         )
     mode = "rgb_array" if args.video else "human" if has_screen() and not args.norender else None
     if mode is not None:
-        draw_without_screen()
+        render_without_screen()
     allow_env(args.env)
     env, get_action = load_policy_and_env(
         args.fpath,

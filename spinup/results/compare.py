@@ -97,7 +97,7 @@ def compare(
 ) -> Comparison:  # fmt: skip
     """Compare the experiments among `runs`, as `plot.get_all_datasets` gives them.
 
-    value: the column that is judged; more of it is better
+    value: the column to compare by; more of it is better
     last, at: as for `final_score`
     pool: take an experiment's scores on all environments together
     scale: for an environment, the scores that become 0 and 1
@@ -115,7 +115,7 @@ def compare(
         tables.check_known("environment", env, list({str(run.attrs["env_id"]) for run, *_ in runs}))
         if not (math.isfinite(low) and math.isfinite(high) and low != high):
             raise UserError(
-                f"The scale of {env} wants two different numbers, not {low} and {high}."
+                f"The scale of {env} must be two different numbers, not {low} and {high}."
             )
     experiments = {}
     for run, score, steps in runs:
@@ -128,7 +128,7 @@ def compare(
     found.results.sort(key=lambda result: (order.index(result.environment), -result.iqm))
     for a, b in itertools.combinations(found.results, 2):
         found.improvements += _improvement(a, b)
-    found.warnings += _doubts(found, experiments.values(), value, pool, scale)
+    found.warnings += _warnings(found, experiments.values(), value, pool, scale)
     return found
 
 
@@ -160,7 +160,7 @@ def _scored(runs, value, last, at, scale, warnings):
         )
     without = [run.attrs["folder"] for run, score in scored if score is None]
     if without:
-        warnings.append(f"Left out, for there is no number to judge: {', '.join(without)}.")
+        warnings.append(f"Left out, for there is no number to compare: {', '.join(without)}.")
     if len(without) == len(scored):
         raise UserError(f"No run has a number under {value!r} to compare.")
     return [(run, *score) for run, score in scored if score is not None]
@@ -217,8 +217,8 @@ def _name(run, pool) -> str:
     return run.attrs["name_of_all" if pool else "name"]
 
 
-def _judged_by(runs, pool) -> dict[str, dict]:
-    """What stands for Performance, and the names of the experiments of which it does."""
+def _compared_by(runs, pool) -> dict[str, dict]:
+    """Which column Performance is, and the names of the experiments of which it does."""
     kinds = {}
     for run in runs:
         kind = next((column for column in PERFORMANCE if column in run), None)
@@ -227,7 +227,7 @@ def _judged_by(runs, pool) -> dict[str, dict]:
     return kinds
 
 
-def _doubts(found, experiments, value, pool, scale):
+def _warnings(found, experiments, value, pool, scale):
     """What a reader should know before believing the numbers."""
     few = [f"{r.experiment} ({r.seeds})" for r in found.results if r.seeds < ENOUGH_SEEDS]
     if few:
@@ -259,10 +259,10 @@ def _doubts(found, experiments, value, pool, scale):
         names = {result.experiment for result in here}
         members = (run for run, *_ in itertools.chain(*experiments))
         same = (run for run in members if run.attrs["env_id"] in here[0].scores)
-        kinds = _judged_by((run for run in same if _name(run, pool) in names), pool)
+        kinds = _compared_by((run for run in same if _name(run, pool) in names), pool)
         if value == "Performance" and len(kinds) > 1:
             told = " but ".join(f"{', '.join(names)} by {kind}" for kind, names in kinds.items())
-            yield f"The experiments{on} are not judged by the same column: {told}."
+            yield f"The experiments{on} are not compared by the same column: {told}."
     tasks = list(dict.fromkeys(task for result in found.results for task in result.scores))
     if pool and any(len(result.scores) < len(tasks) for result in found.results):
         yield "Not all experiments know the same environments; pairs are compared on those of both."
@@ -275,7 +275,7 @@ def _doubts(found, experiments, value, pool, scale):
 
 
 def as_dict(found: Comparison) -> dict:
-    """A comparison as plain numbers and texts, for JSON."""
+    """A comparison as plain numbers and strings, for JSON."""
     experiments = []
     for r in found.results:
         scores = {str(task): scores.tolist() for task, scores in r.scores.items()}

@@ -28,7 +28,7 @@ ESTIMATORS = dict(
 )  # fmt: skip
 BANDS = dict(ci="95 % bootstrap interval", std="± standard deviation", minmax="all runs", none="")
 RESAMPLES, BOOTSTRAP_SEED = 1000, 0
-MOST_POINTS = 2000  # of a line; the widest picture has fewer pixels
+MOST_POINTS = 2000  # of a line; the widest figure has fewer pixels
 # Apart for colour-blind eyes too; when they run out they come again with other dashes.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
 DASHES = ("-", "--", ":", "-.")
@@ -55,14 +55,14 @@ def _resampled(values, estimator):
     """What the estimator says of each resample of the runs: a row for each, a column for each x.
 
     All estimators here are means of what is left when some runs are cut off at both ends, so how
-    often each run is drawn gives its weight, and one product does all x at once.
+    often each run is sampled gives its weight, and one product does all x at once.
     """
     n = len(values)
     cut = CUT_OFF[estimator](n)
-    draws = np.random.default_rng(BOOTSTRAP_SEED).integers(n, size=(RESAMPLES, n))
-    drawn = np.stack([np.bincount(row, minlength=n) for row in draws])
-    ranks = drawn.cumsum(axis=1)
-    kept = np.minimum(ranks, n - cut) - np.maximum(ranks - drawn, cut)
+    samples = np.random.default_rng(BOOTSTRAP_SEED).integers(n, size=(RESAMPLES, n))
+    times = np.stack([np.bincount(row, minlength=n) for row in samples])
+    ranks = times.cumsum(axis=1)
+    kept = np.minimum(ranks, n - cut) - np.maximum(ranks - times, cut)
     return kept.clip(0) / (n - 2 * cut) @ (np.sort(values, axis=0) if cut else values)
 
 
@@ -103,12 +103,12 @@ def plot_data(
     data, xaxis="Epoch", value="AverageEpRet", condition="Condition1", smooth=1, *,
     ax=None, estimator="mean", band="ci", **kwargs,
 ):  # fmt: skip
-    """Draw a line for each experiment, with a band where it has several runs; gives the axes.
+    """Plot a line for each experiment, with a band where it has several runs; gives the axes.
 
     data: what `get_datasets` gives, or one DataFrame of all runs
-    condition: the column that tells lines apart; Condition2 draws each run by itself
+    condition: the column that tells lines apart; Condition2 plots each run by itself
     smooth: how many points of a run the moving average takes in
-    ax: where to draw; by default the present axes of pyplot
+    ax: where to plot; by default the current axes of pyplot
     estimator: mean, iqm (interquartile mean), median, max or min of the runs
     band: ci (95 % bootstrap interval of what the line is), std, minmax or none
     kwargs: whatever else matplotlib's `plot` takes
@@ -127,8 +127,8 @@ def plot_data(
     ends = {name: [] for name in curves}  # where runs diverged
     for frame in frames:
         for (name, _), run in frame.groupby([condition, "Unit"]):
-            drawn = xaxis in run and value in run
-            curve = _curve(run, xaxis, value, smooth) if drawn else ()
+            plotted = xaxis in run and value in run
+            curve = _curve(run, xaxis, value, smooth) if plotted else ()
             if "Diverged" in run and run["Diverged"].eq(True).any():
                 ends[name].append(curve.index[-1] if len(curve) else -np.inf)
             if len(curve):
@@ -155,11 +155,11 @@ def plot_data(
             kept = x <= min(ends[name], default=np.inf)
             x, line, low, high = x[kept], line[kept], low[kept], high[kept]
             numbers += [n for n, k in zip(number, kept) if k]
-        (drawn,) = ax.plot(x, line, **dict(marker="o" if len(x) == 1 else "") | style)
-        ax.fill_between(x, low, high, color=drawn.get_color(), alpha=0.18, linewidth=0)
+        (plotted,) = ax.plot(x, line, **dict(marker="o" if len(x) == 1 else "") | style)
+        ax.fill_between(x, low, high, color=plotted.get_color(), alpha=0.18, linewidth=0)
         if ends[name] and len(x):
             mark = dict(marker="X", markersize=8, linestyle="none", label="_diverged")
-            ax.plot(x[-1:], line[-1:], color=drawn.get_color(), **mark)
+            ax.plot(x[-1:], line[-1:], color=plotted.get_color(), **mark)
     fewest, most = min(numbers, default=0), max(numbers, default=0)
     many = f"{most}" if fewest == most else f"{fewest} to {most}"
     meaning = (
@@ -191,7 +191,7 @@ def _label(name, found, ends, xaxis) -> str:
 
 
 def _dress(ax, xlabel, ylabel, meaning):
-    """Name the axes, say under them what is drawn, and keep the rest quiet."""
+    """Name the axes, say under them what is plotted, and keep the rest quiet."""
     from matplotlib.ticker import EngFormatter
 
     units = EngFormatter(sep="")  # 10k, 1M
@@ -220,16 +220,16 @@ def make_plots(
     all_logdirs, legend=None, xaxis=None, values=None, count=False, font_scale=1.5, smooth=1,
     select=None, exclude=None, estimator="mean", *, output=None, band="ci",
 ):  # fmt: skip
-    """Draw the runs in some folders, a panel for each of `values`, in a window or to a file.
+    """Plot the runs in some folders, a panel for each of `values`, in a window or to a file.
 
     all_logdirs, legend, select, exclude: as for `get_all_datasets`
     xaxis, values: columns of progress.txt; by default TotalEnvInteracts and Performance
-    count: draw each run by itself
+    count: plot each run by itself
     smooth, estimator, band: as for `plot_data`
     output: a file ending in .png, .svg or .pdf; without one, and without a screen,
         plot.png in the first folder, or here if that is only the beginning of a name
 
-    Gives the runs it has drawn.
+    Gives the runs it has plotted.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -262,10 +262,10 @@ def make_plots(
             return data
         first = Path(_listed(all_logdirs)[0])
         path = Path(output or (first if os.path.isdir(first) else Path()) / "plot.png")
-        drawn = io.BytesIO()
+        content = io.BytesIO()
         try:
-            figure.savefig(drawn, format=path.suffix[1:], dpi=150)
-            write_whole(path, drawn.getvalue())
+            figure.savefig(content, format=path.suffix[1:], dpi=150)
+            write_whole(path, content.getvalue())
         except OSError as error:
             raise UserError(f"Cannot write {path} ({error.strerror}). Choose a file with -o.")
     say(f"Wrote {path}")

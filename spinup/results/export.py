@@ -109,7 +109,7 @@ def export(folder, output, itr="last", actor_critic=None) -> tuple[float, str]:
     """
     folder, output = Path(folder), Path(output)
     if output.suffix != ".onnx":
-        raise UserError(f"-o wants a file that ends in .onnx, not {output}.")
+        raise UserError(f"-o must be a file that ends in .onnx, not {output}.")
     require_run(folder, "spinup export")
     if not os.path.isdir(output.parent):
         raise UserError(f"There is no folder {output.parent} to write to.")

@@ -17,7 +17,7 @@ from spinup.parts.make_env import env_from_description, trust_env
 from spinup.parts.plain_text import say
 from spinup.parts.run_folder import read_config, require_run
 from spinup.parts.standardize import clip_to_space, reward_number, standardize
-from spinup.results.video import _on_screen, _writer, cannot_draw, draw_without_screen, real_fps
+from spinup.results.video import _on_screen, _writer, cannot_render, real_fps, render_without_screen
 
 LIMITS = dict(episodes=(1, 10**6), len=(0, 10**9), seed=(0, 2**63 - 1))
 
@@ -30,7 +30,7 @@ def load_policy_and_env(
 
     fpath: the run folder
     itr: which saved model; 'last', or the number of one that was kept
-    deterministic: the action the agent deems best, instead of one drawn at random
+    deterministic: the greedy action of the agent, instead of a sampled one
     actor_critic: the class of the networks, where it is one of your own
     env_fn: makes the environment, where it was one of your own
     render_mode: how the environment shows itself, 'human' or 'rgb_array'
@@ -99,20 +99,20 @@ def make_run_env(folder, env_fn=None, render_mode=None):
     maker = read_config(folder).get("env_fn")
     if maker is not None and not isinstance(maker, dict):  # a function of the user's own
         say(
-            f"The environment of {folder} was made by {maker}; here it is made anew from its id, "
+            f"The environment of {folder} was made by {maker}; here it is made again from its id, "
             f"{saved['id']}. If that function changes it, pass it: "
             "load_policy_and_env(..., env_fn=your_function).",
             file=sys.stderr,
         )
     if render_mode is None:
         return standardize(env_from_description(saved))
-    draw_without_screen()
+    render_without_screen()
     try:
         return standardize(env_from_description(saved, render_mode))
     except UserError:
         raise
     except Exception as error:  # of the graphics library that MuJoCo was told to use
-        raise cannot_draw(saved["id"], error)
+        raise cannot_render(saved["id"], error)
 
 
 def load_pytorch_policy(fpath, itr="last", deterministic=False, actor_critic=None):
@@ -184,7 +184,7 @@ def run_policy(
     if render and video is None:
         env = _on_screen(env)
     frames = None if video is None else _writer(video, real_fps(env))
-    show = frames.send if video is not None else lambda picture: None
+    show = frames.send if video is not None else lambda image: None
     shown = video is not None or (render and env.render_mode == "human")
     returns, lengths = [], []
     try:

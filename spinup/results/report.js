@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const COLORS = 7, DASHES = ["", "7 4", "2 3", "8 3 2 3"];
-  const MOST_POINTS = 800, DRAWS = 1000, MOST_READ = 8;
+  const MOST_POINTS = 800, RESAMPLES = 1000, MOST_READ = 8;
   const LINES = { mean: "mean", iqm: "interquartile mean", median: "median" };
   const BANDS = { ci: "95 % bootstrap interval", std: "± standard deviation", minmax: "all runs" };
 
@@ -79,11 +79,11 @@
     });
   }
 
-  // How often each of n runs is drawn, for every resample; the same for all x, so bands are smooth.
+  // How often each of n runs is sampled, for every resample; the same for all x, so bands are smooth.
   const counted = new Map();
   function counts(n) {
     if (!counted.has(n)) {
-      const table = new Uint16Array(DRAWS * n);
+      const table = new Uint16Array(RESAMPLES * n);
       let state = 0x9e3779b9 ^ n; // a fixed stream of random numbers (mulberry32): the same each time
       const random = () => {
         state = (state + 0x6d2b79f5) | 0;
@@ -91,8 +91,8 @@
         t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
         return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
       };
-      for (let draw = 0; draw < DRAWS; draw++) {
-        for (let i = 0; i < n; i++) table[draw * n + Math.floor(random() * n)]++;
+      for (let i = 0; i < RESAMPLES; i++) {
+        for (let j = 0; j < n; j++) table[i * n + Math.floor(random() * n)]++;
       }
       counted.set(n, table);
     }
@@ -132,8 +132,8 @@
       const spread = Math.sqrt(values.reduce((s, v) => s + (v - mean) ** 2, 0) / (n - 1));
       return [line - spread, line + spread];
     }
-    const many = counts(n), estimates = new Float64Array(DRAWS);
-    for (let draw = 0; draw < DRAWS; draw++) estimates[draw] = trimmed(values, cut, many, draw * n);
+    const many = counts(n), estimates = new Float64Array(RESAMPLES);
+    for (let i = 0; i < RESAMPLES; i++) estimates[i] = trimmed(values, cut, many, i * n);
     estimates.sort();
     return [quantile(estimates, 0.025), quantile(estimates, 0.975)];
   }
@@ -226,9 +226,9 @@
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.replaceChildren();
     const [xLow, xHigh] = extent(lines.flatMap((l) => l.points.map((p) => p.x)));
-    const drawn = chosen.single ? lines.flatMap((l) => l.curves.flatMap((c) => c.y))
+    const shown = chosen.single ? lines.flatMap((l) => l.curves.flatMap((c) => c.y))
       : lines.flatMap((l) => l.points.flatMap((p) => [p.y, p.low, p.high]));
-    let [yLow, yHigh] = extent(drawn);
+    let [yLow, yHigh] = extent(shown);
     [yLow, yHigh] = [yLow - (yHigh - yLow) * 0.04, yHigh + (yHigh - yLow) * 0.04];
     const yTicks = ticks(yLow, yHigh, height / 55), xTicks = ticks(xLow, xHigh, width / 95);
     const label = (v, t, from) => short(Math.abs(v) < t.step * 1e-6 ? 0 : v, 6, from);
@@ -455,10 +455,10 @@
   }
 
   function results() {
-    const section = byId("results"), judged = data.judged;
-    add(section, "p", { class: "quiet" }, `Judged by ${judged.value}: ${judged.final}. IQM is the mean of the middle half of the seeds; its interval is that of a stratified bootstrap.`);
-    for (const environment of new Set(judged.experiments.map((e) => e.environment))) {
-      const rows = judged.experiments.filter((e) => e.environment === environment);
+    const section = byId("results"), comparison = data.comparison;
+    add(section, "p", { class: "quiet" }, `Compared by ${comparison.value}: ${comparison.final}. IQM is the mean of the middle half of the seeds; its interval is that of a stratified bootstrap.`);
+    for (const environment of new Set(comparison.experiments.map((e) => e.environment))) {
+      const rows = comparison.experiments.filter((e) => e.environment === environment);
       if (environment || environments.length > 1) add(section, "h3", {}, environment || "environment unknown");
       const numbers = rows.flatMap((r) => [r.mean, r.iqm, ...(r.iqm_interval || []), ...Object.values(r.scores).flat()]);
       const largest = Math.max(...numbers.map(Math.abs)), [low, high] = extent(numbers);
@@ -479,7 +479,7 @@
   }
 
   function chances(section, environment, rows) {
-    const pairs = judged(environment);
+    const pairs = data.comparison.improvement.filter((p) => p.environment === environment);
     if (!pairs.length) return;
     add(section, "p", { class: "quiet" }, "How probable it is that a seed of the row scores higher than a seed of the column, with its 95 % interval:");
     const names = rows.map((r) => r.experiment);
@@ -502,7 +502,6 @@
       }
     }
   }
-  const judged = (environment) => data.judged.improvement.filter((p) => p.environment === environment);
 
   function settings() {
     const section = byId("settings"), groups = data.settings;
@@ -543,21 +542,21 @@
     }
   }
 
-  function films() {
-    if (!data.films.length) return;
-    byId("films").hidden = false;
-    for (const film of data.films) {
-      const figure = add(byId("films").querySelector(".films"), "figure");
-      const label = { "aria-label": `The agent of ${film.run}` };
-      if (film.src && film.src.startsWith("data:image/")) add(figure, "img", { src: film.src, alt: label["aria-label"] });
-      else if (film.src) {
-        const video = add(figure, "video", { controls: "", playsinline: "", loop: "", preload: "metadata", ...label });
-        video.muted = true;
+  function videos() {
+    if (!data.videos.length) return;
+    byId("videos").hidden = false;
+    for (const video of data.videos) {
+      const figure = add(byId("videos").querySelector(".videos"), "figure");
+      const label = { "aria-label": `The agent of ${video.run}` };
+      if (video.src && video.src.startsWith("data:image/")) add(figure, "img", { src: video.src, alt: label["aria-label"] });
+      else if (video.src) {
+        const player = add(figure, "video", { controls: "", playsinline: "", loop: "", preload: "metadata", ...label });
+        player.muted = true;
         // Without a step forward some browsers show no frame until it is played.
-        video.addEventListener("loadedmetadata", () => { video.currentTime = 0.01; }, { once: true });
-        video.src = film.src;
+        player.addEventListener("loadedmetadata", () => { player.currentTime = 0.01; }, { once: true });
+        player.src = video.src;
       }
-      add(figure, "figcaption", {}, film.src ? `${film.run}/${film.name}` : `${film.run}/${film.name}: ${film.why}`);
+      add(figure, "figcaption", {}, video.src ? `${video.run}/${video.name}` : `${video.run}/${video.name}: ${video.why}`);
     }
   }
 
@@ -588,10 +587,10 @@
   // ------------------------------------------------------------ the page
 
   byId("made").textContent = data.made;
-  for (const doubt of data.doubts) add(byId("doubts").querySelector("ul"), "li", {}, doubt);
-  byId("doubts").hidden = !data.doubts.length;
-  for (const part of [results, settings, films, failures, runs]) part();
-  for (const section of document.querySelectorAll("section:not(#doubts):not([hidden])")) {
+  for (const warning of data.warnings) add(byId("warnings").querySelector("ul"), "li", {}, warning);
+  byId("warnings").hidden = !data.warnings.length;
+  for (const part of [results, settings, videos, failures, runs]) part();
+  for (const section of document.querySelectorAll("section:not(#warnings):not([hidden])")) {
     add(byId("contents"), "a", { href: `#${section.id}` }, section.querySelector("h2").textContent);
   }
 

@@ -1,4 +1,4 @@
-"""One page that shows an experiment whole: curves, results, settings, films and failures."""
+"""One page that shows an experiment whole: curves, results, settings, videos and failures."""
 
 import base64
 import contextlib
@@ -23,8 +23,8 @@ from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job, real_path
 from spinup.results import compare, tables
 
 MOST_NUMBERS = 600_000  # in the page; beyond, runs are shown with fewer of their epochs
-FILMS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
-LARGEST_FILM, LARGEST_FILMS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of all together
+VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
+LARGEST_VIDEO, LARGEST_VIDEOS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of all together
 OUTPUT, LAST_LINES, LONGEST_LINE = "output.txt", 30, 400
 # What is no setting that tells experiments apart: a run's own, and what follows from others.
 NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces", "job", STOPS)
@@ -33,7 +33,7 @@ LAST_WORDS = re.compile(r"spinup: |[\w.]*(Error|Exception|Interrupt)\b")
 
 
 def _brief(value: float):
-    """A number as JSON writes it in few letters: whole, or to six digits; None if it is none."""
+    """A number in few letters of JSON: an integer, or six digits; None if it is not finite."""
     if not math.isfinite(value):
         return None
     return int(value) if value.is_integer() else float(f"{value:.6g}")
@@ -52,7 +52,7 @@ def _numbers(run, rows) -> dict[str, list]:
 
 
 def _flat(settings: dict, prefix="") -> dict[str, str]:
-    """Settings as texts; those inside others by both names, as on the command line."""
+    """Settings as strings; those inside others by both names, as on the command line."""
     texts = {}
     for key, value in settings.items():
         if isinstance(value, dict) and value:
@@ -64,7 +64,7 @@ def _flat(settings: dict, prefix="") -> dict[str, str]:
 
 
 def _settings(runs) -> list[dict]:
-    """The settings of each experiment; runs of one that differ stand apart."""
+    """The settings of each experiment; runs of one that differ are apart."""
     groups = {}
     for run in runs:
         config = _own_settings(run.attrs["folder"])
@@ -103,32 +103,32 @@ def _own_settings(folder) -> dict:
     return {} if _leads_out(folder / "config.json", folder) else tables.read_settings(folder)[0]
 
 
-def _films(folder: Path, run: str, room: int) -> list[dict]:
-    """The films in a run's folder, each as an address that holds it whole.
+def _videos(folder: Path, run: str, room: int) -> list[dict]:
+    """The videos in a run's folder, each as an address that holds it whole.
 
-    room: the bytes that may still be spent on films
+    room: the bytes that may still be spent on videos
     """
-    films = []
+    videos = []
     for path in sorted([*folder.glob("*.*"), *folder.glob("*/*.*")]):
-        mime = FILMS.get(path.suffix.lower())
+        mime = VIDEOS.get(path.suffix.lower())
         if mime is None or path.is_symlink() or _leads_out(path, folder) or not path.is_file():
             continue
         if OLDER_RUNS in path.parts:
             continue
         name = printable(path.relative_to(folder))
-        film, size = dict(run=run, name=name), path.stat().st_size
+        video, size = dict(run=run, name=name), path.stat().st_size
         try:
-            content = b"" if size > min(LARGEST_FILM, room) else path.read_bytes()
+            content = b"" if size > min(LARGEST_VIDEO, room) else path.read_bytes()
             why = f"it has {size / 2**20:.1f} MB"
         except OSError as error:
             content, why = b"", f"it cannot be read ({error.strerror})"
         if size and not content:
-            film["why"] = f"left out, {why}"
+            video["why"] = f"left out, {why}"
         else:
             room -= size
-            film["src"] = f"data:{mime};base64,{base64.b64encode(content).decode()}"
-        films.append(film)
-    return films
+            video["src"] = f"data:{mime};base64,{base64.b64encode(content).decode()}"
+        videos.append(video)
+    return videos
 
 
 def _last_lines(path: Path) -> list[str]:
@@ -191,12 +191,12 @@ def _listed(run, found, args) -> dict:
     )  # fmt: skip
 
 
-def _curves(runs, doubts) -> list[dict]:
+def _curves(runs, warnings) -> list[dict]:
     """The numbers of each run, of so many epochs that the page stays small."""
     most = max(10, MOST_NUMBERS // sum(len(run.columns) for run in runs))
     long = sum(len(run) > most for run in runs)
     if long:
-        doubts.append(f"Curves of {long} long runs are drawn through {most} of their epochs.")
+        warnings.append(f"Curves of {long} long runs are plotted through {most} of their epochs.")
     curves = []
     for run in runs:
         rows = np.linspace(0, len(run) - 1, min(most, len(run))).round().astype(int)
@@ -211,7 +211,7 @@ def _counted(number, noun) -> str:
 
 
 def collect(runs, folders, args) -> dict:
-    """All that the page shows, as plain numbers and texts.
+    """All that the page shows, as plain numbers and strings.
 
     runs: as `plot.get_all_datasets` gives them
     folders: where they and runs without an epoch are
@@ -226,15 +226,15 @@ def collect(runs, folders, args) -> dict:
 
     listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
     finished = {folder for folder, run in listed.items() if run["state"] == "finished"}
-    failures, films = _failures(folders, finished), []
+    failures, videos = _failures(folders, finished), []
     for folder, run in listed.items():
         run["run"] = name_of(folder)
         if folder in failures and run["state"] != "diverged":
             run["state"] = "failed"
-        spent = sum(len(film.get("src", "")) * 3 // 4 for film in films)
-        films += _films(Path(folder), run["run"], LARGEST_FILMS - spent)
-    doubts = [*found.warnings, *(d for run in runs for d in run.attrs["damage"])]
-    doubts = [printable(doubt) for doubt in doubts]
+        spent = sum(len(video.get("src", "")) * 3 // 4 for video in videos)
+        videos += _videos(Path(folder), run["run"], LARGEST_VIDEOS - spent)
+    warnings = [*found.warnings, *(sentence for run in runs for sentence in run.attrs["damage"])]
+    warnings = [printable(warning) for warning in warnings]
     experiments = list(dict.fromkeys(run.attrs["name"] for run in runs))
     many = f"{_counted(len(runs), 'run')} in {_counted(len(experiments), 'experiment')}"
     diverged = [run for run in runs if compare.has_diverged(run)]
@@ -246,8 +246,8 @@ def collect(runs, folders, args) -> dict:
     return dict(
         made=f"{many}. Made on {day} by spinup {spinup.__version__}.",
         value=found.value, performance=PERFORMANCE, enough_seeds=compare.ENOUGH_SEEDS,
-        experiments=experiments, runs=_curves(runs, doubts), doubts=doubts,
-        judged=compare.as_dict(found), settings=_settings(runs), films=films,
+        experiments=experiments, runs=_curves(runs, warnings), warnings=warnings,
+        comparison=compare.as_dict(found), settings=_settings(runs), videos=videos,
         failures=[dict(run=name_of(root), lines=lines) for root, lines in failures.items()],
         listed=list(listed.values()),
     )  # fmt: skip

@@ -4,7 +4,7 @@ What is meant by each number: Agarwal et al., "Deep Reinforcement Learning at th
 Statistical Precipice" (2021). The computing is SciPy's.
 
 Scores come as a list with an array for each task, of one number per seed. Resampling is stratified:
-seeds are drawn anew within each task, and all tasks stay.
+seeds are sampled with replacement within each task, and all tasks stay.
 """
 
 import numpy as np

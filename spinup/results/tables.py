@@ -24,7 +24,7 @@ from spinup.parts.settings import unknown_settings, what_differs
 
 # How many of n runs, in order, each of these leaves out at either end before it takes the mean.
 CUT_OFF = dict(mean=lambda n: 0, median=lambda n: (n - 1) // 2, iqm=lambda n: n // 4)
-IN_WORDS = dict(iqm="interquartile mean")  # what the picture calls them, where not by their names
+IN_WORDS = dict(iqm="interquartile mean")  # what a plot calls them, where not by their names
 ENVIRONMENT = ("environment", "env_fn", "env_name", "env_kwargs")  # settings that say which it is
 
 
@@ -212,8 +212,8 @@ def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     """Read the runs of several folders, or of all folders whose names begin with a given one.
 
     legend: a title for each folder, instead of the names of the experiments in it
-    select: texts that a folder's path must all contain
-    exclude: texts of which it may contain none
+    select: strings that a folder's path must all contain
+    exclude: strings of which it may contain none
     """
     folders = matching_folders(all_logdirs, select, exclude)
     names, titles = ", ".join(map(str, folders)), _listed(legend) or [None] * len(folders)

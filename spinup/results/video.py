@@ -22,7 +22,7 @@ def has_screen() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in shows)
 
 
-def draw_without_screen():
+def render_without_screen():
     """Where there is no screen, tell pygame and MuJoCo, which hear it when first imported."""
     if has_screen():
         return
@@ -33,7 +33,7 @@ def draw_without_screen():
 
 
 def _on_screen(env):
-    """The environment in a window, made anew for that if need be."""
+    """The environment in a window, made again for that if need be."""
     import gymnasium as gym
 
     if env.render_mode is not None:
@@ -97,7 +97,7 @@ def _frames(new, path, fps):
         while True:
             frame = yield
             if out is None:
-                height, width = (n - n % 2 for n in frame.shape[:2])  # the encoder wants even sizes
+                height, width = (n - n % 2 for n in frame.shape[:2])  # the encoder needs even sizes
                 out = imageio_ffmpeg.write_frames(
                     str(new), (width, height), fps=fps, codec=codec, macro_block_size=2, quality=7,
                     pix_fmt_out="rgb8" if codec == "gif" else "yuv420p", ffmpeg_log_level="fatal",
@@ -140,16 +140,16 @@ def check_rendering(env):
     """Render one frame, or say what this machine lacks for it."""
     env.reset(seed=0)
     try:
-        picture = env.render()
+        image = env.render()
     except Exception as error:  # each simulator fails in its own way without its libraries
-        raise cannot_draw(env.spec.id if env.spec else "This environment", error)
-    if picture is None:
-        raise cannot_draw(env.spec.id if env.spec else "This environment", "it gave no picture")
+        raise cannot_render(env.spec.id if env.spec else "This environment", error)
+    if image is None:
+        raise cannot_render(env.spec.id if env.spec else "This environment", "it gave no image")
 
 
-def cannot_draw(name, error) -> UserError:
+def cannot_render(name, error) -> UserError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return UserError(
-        f"{name} cannot be drawn here ({reason}). For MuJoCo without a screen, on Debian or "
+        f"{name} cannot be rendered here ({reason}). For MuJoCo without a screen, on Debian or "
         "Ubuntu: apt-get install libegl1 libopengl0 (or libosmesa6, and set MUJOCO_GL=osmesa)."
     )

@@ -1,4 +1,4 @@
-"""Saved networks: tensors, and a JSON text that says how to build the network they belong to.
+"""Saved networks: tensors, and a JSON string that says how to build the network they belong to.
 
 Loading one runs no code of the file's: PyTorch reads tensors only (`weights_only`), and a class is
 built only if it is one of spinup's own or the user hands it over.
@@ -41,7 +41,7 @@ def build_network(actor_critic, observation_space, action_space, ac_kwargs=None,
 
 
 def architecture_of(network) -> dict:
-    """How a network that `build` has made was made."""
+    """How a network that `build_network` has made was made."""
     return json.loads(network.architecture)
 
 
@@ -57,7 +57,9 @@ def check_ac_kwargs(actor_critic, ac_kwargs: dict | None) -> dict:
                     f"{', '.join(list(known)[2:])}."
                 )
             if isinstance(known[key].default, bool) and not isinstance(ac_kwargs[key], bool):
-                raise UserError(f"{key} in ac_kwargs wants True or False, not {ac_kwargs[key]!r}.")
+                raise UserError(
+                    f"{key} in ac_kwargs must be True or False, not {ac_kwargs[key]!r}."
+                )
     if "activation" in ac_kwargs:
         ac_kwargs["activation"] = activation_by_name(ac_kwargs["activation"])
     if "hidden_sizes" in ac_kwargs:
@@ -74,9 +76,9 @@ def _dotted_name(actor_critic):
 def layer_sizes(sizes):
     """The widths of hidden layers; one number means one layer."""
     sizes = [sizes] if isinstance(sizes, int) else sizes
-    whole = isinstance(sizes, (list, tuple)) and all(type(s) is int and s > 0 for s in sizes)
-    if not whole or not sizes:
-        raise UserError(f"hidden_sizes wants whole numbers above 0 like [64,64], not {sizes!r}.")
+    are_sizes = isinstance(sizes, (list, tuple)) and all(type(s) is int and s > 0 for s in sizes)
+    if not are_sizes or not sizes:
+        raise UserError(f"hidden_sizes must be integers above 0 like [64,64], not {sizes!r}.")
     return tuple(sizes)
 
 

@@ -20,7 +20,7 @@ from spinup.parts.standardize import clip_to_space
 
 
 class DeterministicPolicy(nn.Module):
-    """From a batch of observations to what a network deems best, as its environment takes it."""
+    """From a batch of observations to a network's greedy actions, as its environment takes them."""
 
     def __init__(self, network):
         super().__init__()
@@ -79,7 +79,7 @@ def random_observations(network, count: int, rng: np.random.Generator) -> np.nda
 def to_onnx(network, about: dict | None = None) -> bytes:
     """The content of an ONNX file that holds the deterministic policy of a network.
 
-    about: texts to be kept in the file, where any tool for ONNX shows them
+    about: strings to be kept in the file, where any tool for ONNX shows them
     """
     import onnx
 

@@ -58,7 +58,7 @@ def caption(ax):
 
 
 def edges(ax, i=0):
-    """Lower and upper edge of the i-th band by x, read from the drawn polygon."""
+    """Lower and upper edge of the i-th band by x, read from the polygon."""
     (path,) = ax.collections[i].get_paths()
     by_x = {}
     for x, y in path.vertices:
@@ -90,7 +90,7 @@ def test_a_run_gets_the_columns_of_the_original(tmp_path):
     assert [run["Condition1"][0] for run in tables.get_datasets(tmp_path, "mine")] == ["mine"] * 3
 
 
-def test_a_run_of_the_original_library_is_drawn(tmp_path, capsys):
+def test_a_run_of_the_original_library_is_plotted(tmp_path, capsys):
     header = (
         "Epoch\tAverageEpRet\tStdEpRet\tMaxEpRet\tMinEpRet\tEpLen\tAverageVVals\tStdVVals\t"
         "MaxVVals\tMinVVals\tTotalEnvInteracts\tLossPi\tLossV\tDeltaLossPi\tDeltaLossV\t"
@@ -119,7 +119,7 @@ def test_a_run_of_the_original_library_is_drawn(tmp_path, capsys):
     assert capsys.readouterr().out == f"Wrote {tmp_path / 'cmd_ppo' / 'plot.png'}\n"
 
 
-def test_a_run_of_our_logger_is_drawn(tmp_path):
+def test_a_run_of_our_logger_is_plotted(tmp_path):
     logger = EpochLogger(tmp_path / "x" / "x_s0", exp_name="x")
     logger.save_config(dict(environment=dict(id="CartPole-v1")))
     for epoch, returns in enumerate([[1.0, 3.0], [], [5.0]]):  # no episode ends in the second
@@ -345,7 +345,7 @@ def test_the_band_is_the_bootstrap_interval(tmp_path, estimator):
     for epoch, (x, (low, high)) in enumerate(sorted(edges(ax).items())):
         assert x == 100 * (epoch + 1) and low <= line[x] <= high
         values = list(seeds[:, epoch])
-        values = values if estimator == "mean" else sorted(values)  # which rank is drawn, not run
+        values = values if estimator == "mean" else sorted(values)  # which rank is sampled, not run
         expected = slow_interval(values, MIDDLES[estimator])
         np.testing.assert_allclose((low, high), expected, rtol=1e-9)
     words = estimator.replace("iqm", "interquartile mean")
@@ -367,7 +367,7 @@ def test_all_x_at_once_equal_one_x_after_another(estimator, band):
         np.testing.assert_allclose([line[i], low[i], high[i]], np.ravel(alone[1:4]), rtol=1e-9)
 
 
-def test_a_line_has_no_more_points_than_a_picture_shows():
+def test_a_line_has_no_more_points_than_a_figure_shows():
     times = np.cumsum(np.random.default_rng(0).uniform(1, 2, size=(10, 1000)), axis=1)
     runs = [pd.Series(t * 2, t) for t in times]  # no second is the same in two runs
     x, line, *_ = curves.summarize(runs, band="none")
@@ -450,7 +450,7 @@ def test_an_experiment_without_the_column_keeps_its_colour_for_other_panels(tmp_
     assert loss.get_color() == draw(runs).lines[1].get_color() != draw(runs).lines[0].get_color()
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- figures
 
 
 def test_many_lines_can_be_told_apart(tmp_path):
@@ -474,21 +474,21 @@ def test_large_numbers_on_the_x_axis_are_short(tmp_path, x, text):
     assert ax.xaxis.get_major_formatter()(x, 0) == text
 
 
-def test_a_picture_is_written_beside_the_first_folder_and_named(tmp_path, capsys):
+def test_a_figure_is_written_beside_the_first_folder_and_named(tmp_path, capsys):
     first = write_seeds(tmp_path / "a", [1.0, 2.0], [2.0, 3.0])
     second = write_seeds(tmp_path / "b", [1.0, 2.0])
     cli_plot.main([str(first), str(second)])
     assert capsys.readouterr().out == f"Wrote {first / 'plot.png'}\n"
-    picture = imread(first / "plot.png")
-    assert picture.shape == (660, 960, 4)
-    colors = np.unique(np.round(picture[..., :3] * 255).astype(int).reshape(-1, 3), axis=0)
+    image = imread(first / "plot.png")
+    assert image.shape == (660, 960, 4)
+    colors = np.unique(np.round(image[..., :3] * 255).astype(int).reshape(-1, 3), axis=0)
     shown = {tuple(color) for color in colors.tolist()}
     for color in curves.COLORS[:2]:
         assert tuple(bytes.fromhex(color[1:])) in shown
     assert tuple(bytes.fromhex(curves.COLORS[2][1:])) not in shown
 
 
-def test_the_picture_says_what_it_shows(tmp_path, capsys):
+def test_the_figure_says_what_it_shows(tmp_path, capsys):
     for name in ("a", "b"):
         write_seeds(tmp_path / name, [1.0, 2.0], [2.0, 3.0], environment=dict(id="Walker2d-v5"))
     output = tmp_path / "out.svg"
