@@ -125,12 +125,19 @@ def enumerated(ac, critics, obs, alpha):
     return values, log_probabilities
 
 
+def soft_value(ac, critics, obs, *, alpha):
+    """What `obs` is worth in the losses of sac.py, entropy included; and the mean of log pi."""
+    a, logp = core.sample(ac.pi, obs)
+    q = core.q_values(critics, obs, a).amin(0)
+    return core.expectation(a, q - alpha * logp), core.expectation(a, logp)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 3.0])
 def test_the_soft_value_is_the_mean_over_all_actions(alpha):
     ac, critics = networks(0), networks(1)
     obs = torch.randn(9, 3)
     with torch.no_grad():
-        v, logp = core.soft_value(ac, critics, obs, alpha=alpha)
+        v, logp = soft_value(ac, critics, obs, alpha=alpha)
         slow_v, slow_logp = enumerated(ac, critics, obs, alpha)
     np.testing.assert_allclose(v, slow_v, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(logp, slow_logp, rtol=1e-4, atol=1e-5)
@@ -141,7 +148,7 @@ def test_the_exact_mean_is_what_many_drawn_actions_give():
     with torch.no_grad():
         ac.pi.logits_net[-2].weight.mul_(5)
         obs = torch.randn(1, 3).expand(20_000, 3)
-        v, _ = core.soft_value(ac, ac, obs[:1], alpha=0.5)
+        v, _ = soft_value(ac, ac, obs[:1], alpha=0.5)
         a = t(ac.act(obs))
         log_p = ac.pi(obs, a)[1]
         drawn = core.q_values(ac, obs, a).amin(0) - 0.5 * log_p
@@ -155,7 +162,7 @@ def test_of_continuous_actions_one_stands_for_the_mean():
     ac = core.MLPActorCritic(OBS, Box(-1, 1, (2,)), **SMALL)
     obs = torch.randn(5, 3)
     torch.manual_seed(1)
-    v, logp = core.soft_value(ac, ac, obs, alpha=0.3)
+    v, logp = soft_value(ac, ac, obs, alpha=0.3)
     torch.manual_seed(1)
     a, logp_a = ac.pi(obs)
     worked = torch.minimum(ac.q1(obs, a), ac.q2(obs, a)) - 0.3 * logp_a
@@ -179,8 +186,8 @@ def test_critics_together_equal_critics_apart():
 def test_an_action_space_of_one_action_is_no_special_case():
     ac = core.MLPActorCritic(OBS, Discrete(1), **SMALL)
     obs = torch.randn(5, 3)
-    v, logp = core.soft_value(ac, ac, obs, alpha=0.2)
-    torch.testing.assert_close(v, core.q_values(ac, obs).amin(0)[:, 0])
+    v, logp = soft_value(ac, ac, obs, alpha=0.2)
+    torch.testing.assert_close(v, torch.minimum(ac.q1(obs), ac.q2(obs))[:, 0])
     assert logp.tolist() == [0] * 5
 
 
@@ -224,7 +231,7 @@ def test_target_entropies():
     assert core.target_entropy(Box(-1, 1, (2, 2))) == -4
     for n in (2, 5, 18):
         assert 0 < core.target_entropy(Discrete(n)) < log(n)
-        assert core.target_entropy(Discrete(n)) / log(n) == pytest.approx(core.SHARE_OF_ENTROPY)
+        assert core.target_entropy(Discrete(n)) / log(n) == pytest.approx(core.ENTROPY_FRACTION)
 
 
 # --- Acting, saving, refusing ---

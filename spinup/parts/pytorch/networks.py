@@ -193,10 +193,9 @@ class MLPQFunction(nn.Module):
         self.flat = Flatten(obs_dim)
         self.q = mlp([int(np.prod(obs_dim)) + act_dim, *hidden_sizes, 1], activation)
 
+    @fast.accelerated_by(fast.critic_forward)
     def forward(self, obs, act):
-        columns = self.columns(obs, act)
-        fused = fast.mlp_forward(self.q, *columns)
-        return self.values(self.q(torch.cat(columns, -1)) if fused is None else fused)
+        return self.values(self.q(torch.cat(self.columns(obs, act), -1)))
 
     def columns(self, obs, act):
         """What goes into the layers, side by side."""
@@ -339,8 +338,7 @@ class SquashedGaussianMLPActor(nn.Module):
         """Actions within the bounds and the log-probability of each (before it is scaled)."""
         mu, log_std = self._mu_and_log_std(obs)
         noise = torch.zeros_like(mu) if deterministic else torch.randn_like(mu)
-        found = fast.squashed_sample(mu, log_std, noise, LOG_STD_MIN, LOG_STD_MAX)
-        unit, logp = squash(mu, log_std, noise) if found is None else found
+        unit, logp = squash(mu, log_std, noise, LOG_STD_MIN, LOG_STD_MAX)
         return self.range(unit), logp if with_logprob else None
 
     @fast.checked_once
@@ -356,23 +354,23 @@ class SquashedGaussianMLPActor(nn.Module):
         a = self.range.numpy(np.tanh(u))
         return a[0] if single else a
 
+    @fast.accelerated_by(fast.gaussian_heads)
     def _mu_and_log_std(self, obs):
-        """The mean of the Gaussian, and the logarithm of its width before it is bounded."""
-        x, heads = self.flat(obs), (self.mu_layer, self.log_std_layer)
-        both = fast.heads_forward(self.net, heads, x)
-        if both is not None:
-            return both.chunk(2, -1)
-        features = self.net(x)
+        """The mean of the Gaussian, and the log of its standard deviation, not yet bounded."""
+        features = self.net(self.flat(obs))
         return self.mu_layer(features), self.log_std_layer(features)
 
 
-def squash(mu, log_std, noise):
+@fast.accelerated_by(fast.squash)
+def squash(mu, log_std, noise, low, high):
     """A sample of a Gaussian squashed by tanh, and its log-probability.
 
     The reparameterization trick: u = mu + exp(log_std) * noise is a differentiable function of mu
     and log_std.
+
+    low, high: bounds of log_std
     """
-    log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+    log_std = log_std.clamp(low, high)
     u = mu + log_std.exp() * noise
     return torch.tanh(u), squashed_log_prob(noise, log_std, u)
 
@@ -380,8 +378,8 @@ def squash(mu, log_std, noise):
 def squashed_log_prob(noise, log_std, u):
     """Log-probability of tanh(u), where u = mu + exp(log_std) * noise.
 
-    That of the Gaussian, less the logarithm of tanh's slope at u (change of variables), which is
-    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)) without the loss of digits.
+    That of the Gaussian, less the logarithm of tanh's derivative at u (change of variables), which
+    is log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)) without the loss of digits.
     """
     log_slope = 2 * (math.log(2) - u - F.softplus(-2 * u))
     return (-0.5 * noise.square() - log_std - log_slope - HALF_LOG_2PI).sum(-1)

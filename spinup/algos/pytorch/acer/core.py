@@ -1,13 +1,13 @@
 """ACER's networks: a policy, and the value of every action."""
 
+import numpy as np
+import torch
 from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
 from spinup.parts.pytorch.networks import sample_categorical
-
-__all__ = ["MLPActorCritic", "count_vars", "mlp"]
 
 
 class MLPActorCritic(nn.Module):

@@ -1,6 +1,7 @@
 """DDPG's networks: a policy that gives one action, within bounds, and a critic."""
 
 import numpy as np
+import torch
 from gymnasium.spaces import Box
 from torch import nn
 
@@ -8,8 +9,6 @@ from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp
 from spinup.parts.pytorch.networks import MLPActor, MLPQFunction, action_limits
-
-__all__ = ["MLPActor", "MLPActorCritic", "MLPQFunction", "combined_shape", "count_vars", "mlp"]
 
 
 class MLPActorCritic(nn.Module):

@@ -1,5 +1,6 @@
 """DQN's network: the value of every action at once."""
 
+import numpy as np
 import torch
 from gymnasium.spaces import Discrete
 from torch import nn
@@ -13,8 +14,6 @@ from spinup.parts.pytorch.layers import (
     mlp,
     observation_mlp,
 )
-
-__all__ = ["DuelingMLP", "MLPQNetwork", "count_vars", "mlp"]
 
 
 class MLPQNetwork(nn.Module):

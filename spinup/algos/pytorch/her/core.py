@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
@@ -16,8 +17,6 @@ from spinup.parts.pytorch.networks import (
     action_limits,
 )
 from spinup.parts.pytorch.tensors import standard_normal, uniform
-
-__all__ = ["MLPActor", "MLPActorCritic", "MLPQFunction", "count_vars", "mlp"]
 
 
 class MLPActorCritic(nn.Module):

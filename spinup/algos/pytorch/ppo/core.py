@@ -1,4 +1,11 @@
-"""PPO's networks: a policy and a value function, as all on-policy algorithms have them."""
+"""PPO's networks, which all on-policy algorithms share: see parts/pytorch/networks.py.
+
+`MLPActorCritic` is a policy `pi` (categorical or diagonal Gaussian) and a value function `v`.
+"""
+
+import numpy as np
+import torch
+from torch import nn
 
 from spinup.parts.buffers import combined_shape, discount_cumsum
 from spinup.parts.pytorch.layers import count_vars, mlp, update_normalizers
@@ -9,8 +16,3 @@ from spinup.parts.pytorch.networks import (
     MLPCritic,
     MLPGaussianActor,
 )
-
-__all__ = [
-    "Actor", "MLPActorCritic", "MLPCategoricalActor", "MLPCritic", "MLPGaussianActor",
-    "combined_shape", "count_vars", "discount_cumsum", "mlp", "update_normalizers",
-]  # fmt: skip

@@ -1,4 +1,4 @@
-"""SAC's networks: a policy within bounds, two critics, and the price of randomness."""
+"""SAC's networks: a squashed Gaussian policy, two critics, and the temperature."""
 
 import math
 
@@ -10,6 +10,7 @@ from torch.distributions import Categorical
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import refuse_images, require_actions
+from spinup.parts.pytorch import networks
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp
 from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
@@ -20,16 +21,10 @@ from spinup.parts.pytorch.networks import (
     SquashedGaussianMLPActor,
     action_limits,
     q_parameters,
-    q_values,
 )
 
-__all__ = [
-    "LOG_STD_MAX", "LOG_STD_MIN", "MLPActorCritic", "MLPQFunction", "SquashedGaussianMLPActor",
-    "Temperature", "combined_shape", "count_vars", "mlp", "q_parameters", "q_values", "soft_value",
-    "target_entropy",
-]  # fmt: skip
-# Of the entropy of a coin or dice, how much a learned temperature wants a discrete policy to keep.
-SHARE_OF_ENTROPY = 0.5
+# A learned temperature aims at this fraction of the largest entropy of a discrete policy.
+ENTROPY_FRACTION = 0.5
 
 
 class MLPActorCritic(nn.Module):
@@ -53,7 +48,7 @@ class MLPActorCritic(nn.Module):
 
     @torch.no_grad()
     def act(self, obs, deterministic=False):
-        """An action drawn from the policy, or its middle or most probable one, as an array."""
+        """An action sampled from the policy, or its mean or most probable one, as an array."""
         if isinstance(self.pi, SquashedGaussianMLPActor):
             return self.pi.act(obs, deterministic)
         if deterministic:
@@ -62,31 +57,38 @@ class MLPActorCritic(nn.Module):
         return self.pi.sample(obs.reshape(-1, *self.obs_shape))[0].reshape(lead)
 
 
-def soft_value(ac, critics, obs, *, alpha):
-    """What `obs` is worth under the policy, its entropy paid for; and the mean of log pi there.
+def sample(pi, obs):
+    """An action of the policy at each observation, and its log-probability.
 
-    Of finitely many actions this is the exact mean over all of them, each by its probability. Of
-    continuous ones a single action, drawn anew, stands for the mean.
+    Discrete actions: the distribution over all of them, and the log-probability of each.
     """
-    a, logp = ac.pi(obs)
-    if isinstance(a, Categorical):
-        logp = a.logits
-        with torch.no_grad():  # the policy learns through p; no action passes on a slope
-            q = q_values(critics, obs).amin(0)
-        p = logp.exp()
-        return (p * (q - alpha * logp)).sum(-1), (p * logp).sum(-1)
-    return q_values(critics, obs, a).amin(0) - alpha * logp, logp
+    a, logp = pi(obs)
+    return (a, a.logits) if isinstance(a, Categorical) else (a, logp)
+
+
+def q_values(ac, obs, a):
+    """The values of both critics, one row each: of the action `a`, or of all of a Categorical."""
+    return networks.q_values(ac, obs, *([] if isinstance(a, Categorical) else [a]))
+
+
+def expectation(a, x):
+    """The mean of `x` over the policy's actions.
+
+    Discrete actions: the exact mean, each action weighted by its probability. Continuous ones: one
+    sampled action stands for it.
+    """
+    return (a.logits.exp() * x).sum(-1) if isinstance(a, Categorical) else x
 
 
 def target_entropy(action_space):
     """The entropy that a learned temperature aims at."""
     if isinstance(action_space, Discrete):
-        return SHARE_OF_ENTROPY * math.log(action_space.n)
+        return ENTROPY_FRACTION * math.log(action_space.n)
     return -float(np.prod(action_space.shape))
 
 
 class Temperature(nn.Module):
-    """How much a nat of entropy is worth in reward: a fixed number, or 'auto' to learn it."""
+    """The temperature alpha, the weight of entropy: a number, or 'auto' to learn it."""
 
     def __init__(self, alpha):
         super().__init__()

@@ -38,21 +38,23 @@ class Learner:
 
 
 def compute_loss_q(ac, target, batch: Transitions, *, gamma, alpha):
-    """Squared error of both critics against one entropy-regularised Bellman backup."""
+    """Squared TD error of both critics against one entropy-regularized Bellman backup."""
     o, a, r, o2, terminated = batch
     with torch.no_grad():
-        v2, _ = core.soft_value(ac, target, o2, alpha=alpha)  # under the *current* policy
-        backup = r + gamma * (1 - terminated) * v2
+        a2, logp_a2 = core.sample(ac.pi, o2)  # of the *current* policy
+        q2 = core.q_values(target, o2, a2).amin(0)  # the smaller of two
+        backup = r + gamma * (1 - terminated) * core.expectation(a2, q2 - alpha * logp_a2)
     q = core.q_values(ac, o, a)
     loss = ((q - backup) ** 2).mean(-1).sum()
     return loss, dict(LossQ=loss, Q1Vals=q[0], Q2Vals=q[1])
 
 
 def compute_loss_pi(ac, batch: Transitions, *, alpha):
-    """The policy wants a high value (by the more doubtful critic) and a high entropy."""
-    v, logp = core.soft_value(ac, ac, batch.obs, alpha=alpha)
-    loss = -v.mean()
-    return loss, dict(LossPi=loss, LogPi=logp)
+    """The policy maximizes the smaller of the two critics plus its entropy."""
+    a, logp_a = core.sample(ac.pi, batch.obs)  # reparameterized: differentiable in pi
+    q = core.q_values(ac, batch.obs, a).amin(0)
+    loss = core.expectation(a, alpha * logp_a - q).mean()
+    return loss, dict(LossPi=loss, LogPi=core.expectation(a, logp_a))
 
 
 def compute_loss_alpha(temperature, logp, *, target_entropy):

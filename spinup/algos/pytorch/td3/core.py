@@ -1,6 +1,7 @@
 """TD3's networks: a policy that gives one action, within bounds, and two critics."""
 
 import numpy as np
+import torch
 from gymnasium.spaces import Box
 from torch import nn
 
@@ -14,11 +15,6 @@ from spinup.parts.pytorch.networks import (
     q_parameters,
     q_values,
 )
-
-__all__ = [
-    "MLPActor", "MLPActorCritic", "MLPQFunction", "combined_shape", "count_vars", "mlp",
-    "q_parameters", "q_values",
-]  # fmt: skip
 
 
 class MLPActorCritic(nn.Module):

@@ -1,5 +1,6 @@
 """TRPO's networks, as all on-policy algorithms have them, and arithmetic on weights as vectors."""
 
+import numpy as np
 import torch
 from torch import distributions, nn
 
@@ -10,13 +11,6 @@ from spinup.parts.mpi import mpi_avg
 from spinup.parts.pytorch import networks
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp, update_normalizers
 from spinup.parts.pytorch.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
-
-__all__ = [
-    "Actor", "MLPActorCritic", "MLPCategoricalActor", "MLPCritic", "MLPGaussianActor",
-    "assign_params_from_flat", "average", "combined_shape", "conjugate_gradient", "count_vars",
-    "discount_cumsum", "flat_concat", "flat_grad", "hessian_vector_product", "kl_divergence",
-    "learned", "mlp", "update_normalizers",
-]  # fmt: skip
 
 
 class MLPActorCritic(networks.MLPActorCritic):

@@ -11,12 +11,13 @@ off, it is *plain*, without those too.
     checked_once        one check for all networks that a policy asks
     gradients           those of a loss in some parameters; fused layers do not compute the others
     average             the mean over processes, as one operation that a capture can hold
+    accelerated_by      names, above plain code, the function that may stand in for it
     enabled, plain      whether this is switched on; a context in which it is off
     reset, state_dict, load_state_dict    the choices made here, which a checkpoint keeps
 
 These give None where they do not know exactly what they would stand in for, and plain code runs:
 
-    mlp_forward, heads_forward, stacked_forward, squashed_sample    fused layers
+    mlp_forward, critic_forward, gaussian_heads, squash, stacked_forward    fused layers
     adam_step, clip_gradients, move_towards                         one call for many parameters
     numpy_forward, numpy_view    a network applied to a few observations; a parameter as an array
     standard_normal, uniform     a few random numbers as an array
@@ -28,18 +29,43 @@ from spinup.parts.pytorch.fast.capture import recorded, reports
 from spinup.parts.pytorch.fast.chain_rule import gradients
 from spinup.parts.pytorch.fast.concurrency import run_concurrently
 from spinup.parts.pytorch.fast.fused_critics import stacked_forward
-from spinup.parts.pytorch.fast.fused_gaussian import squashed_sample
-from spinup.parts.pytorch.fast.fused_mlp import heads_forward, mlp_forward
+from spinup.parts.pytorch.fast.fused_mlp import mlp_forward
 from spinup.parts.pytorch.fast.noise import standard_normal, uniform
+from spinup.parts.pytorch.fast.stand_in import (
+    accelerated_by,
+    critic_forward,
+    gaussian_heads,
+    squash,
+)
 from spinup.parts.pytorch.fast.steps import adam_step, average, clip_gradients, move_towards
 from spinup.parts.pytorch.fast.switch import enabled, plain
 
 __all__ = [
-    "adam_step", "average", "checked_once", "clip_gradients", "enabled", "gradients",
-    "heads_forward", "load_state_dict", "mlp_forward", "move_towards", "numpy_forward",
-    "numpy_view", "plain", "recorded", "reports", "reset", "run_concurrently",
-    "squashed_sample", "stacked_forward", "standard_normal", "state_dict", "uniform",
-]  # fmt: skip
+    "accelerated_by",
+    "adam_step",
+    "average",
+    "checked_once",
+    "clip_gradients",
+    "critic_forward",
+    "enabled",
+    "gaussian_heads",
+    "gradients",
+    "load_state_dict",
+    "mlp_forward",
+    "move_towards",
+    "numpy_forward",
+    "numpy_view",
+    "plain",
+    "recorded",
+    "reports",
+    "reset",
+    "run_concurrently",
+    "squash",
+    "stacked_forward",
+    "standard_normal",
+    "state_dict",
+    "uniform",
+]
 
 
 def reset():
