@@ -1,6 +1,7 @@
 """What ends a run or a command with a sentence or two instead of a traceback."""
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 
 from spinup.parts.plain_text import paragraph
@@ -34,20 +35,20 @@ class Finished(Exception):
     """There is nothing left to train, and that is no mistake."""
 
 
-def damaged(path) -> UserError:
+def damaged(path: Path) -> UserError:
     return UserError(
         f"{path} is damaged: its checksum is not the one noted when it was written. "
         f"Put a copy of the file back. {START_OVER}"
     )
 
 
-def did_you_mean(name: str, known, count: int = 1) -> str:
+def did_you_mean(name: str, known: Iterable[str], count: int = 1) -> str:
     """A question naming the known words nearest to `name`, or nothing where none is near."""
     near = difflib.get_close_matches(name[:100], list(known), n=count, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(word) for word in near)}?" if near else ""
 
 
-def shown(value, longest: int = 80) -> str:
+def shown(value: object, longest: int = 80) -> str:
     """A value as a sentence can quote it: cut where it is long."""
     try:
         text = repr(value)

@@ -29,7 +29,7 @@ def is_started_as_module() -> bool:
     return name.partition(".")[0] == "spinup"
 
 
-def forget_current_folder():
+def forget_current_folder() -> None:
     """Take the current folder off the path, unless PYTHONPATH names it in full.
 
     There it stands for `python -m` and `python -c`, and where PYTHONPATH has an empty entry.
@@ -65,7 +65,7 @@ class _NamedModules:
 _named = _NamedModules()
 
 
-def allow_import(module: str, folder=None):
+def allow_import(module: str, folder: str | None = None) -> None:
     """Let a module, typed by the user, be imported from the current folder; and nothing else there.
 
     An installed one of the same name comes first.

@@ -6,13 +6,14 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spinup.parts.errors import UserError
 
 
-def convert_json(obj):
+def convert_json(obj: object) -> Any:
     """Turn `obj` into dicts, lists, texts, numbers, booleans and None.
 
     Functions and classes become their names, other objects a readable text.
@@ -61,7 +62,7 @@ def _text(obj) -> str:
         return f"<{type(obj).__name__}>"
 
 
-def write_whole(path: Path, data: bytes):
+def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that a reader, and a run killed at any instant, finds the old or the new."""
     new = path.with_name(path.name + ".new")
     try:
@@ -77,22 +78,22 @@ def write_whole(path: Path, data: bytes):
         raise OSError(error.errno, error.strerror or str(error), str(path))
 
 
-def write_json(path: Path, obj):
+def write_json(path: Path | str, obj: object) -> None:
     """Write `obj`, whatever it is, as a JSON text that people can read."""
     write_whole(Path(path), json_bytes(obj))
 
 
-def json_bytes(obj) -> bytes:
+def json_bytes(obj: object) -> bytes:
     """What `write_json` writes of `obj`."""
     return json.dumps(convert_json(obj), indent=4, sort_keys=True).encode()
 
 
-def read_json(path: Path) -> dict:
+def read_json(path: Path | str) -> dict:
     """Read a JSON file that holds a dict, or say what is wrong with it."""
     return read_json_and_bytes(path)[0]
 
 
-def read_json_and_bytes(path: Path) -> tuple[dict, bytes]:
+def read_json_and_bytes(path: Path | str) -> tuple[dict, bytes]:
     """The same with its bytes, of one moment: another process may replace the file at any time."""
     try:
         content = regular_file(path).read_bytes()
@@ -108,7 +109,7 @@ def read_json_and_bytes(path: Path) -> tuple[dict, bytes]:
     return found, content
 
 
-def regular_file(path) -> Path:
+def regular_file(path: Path | str) -> Path:
     """The path of a file that can be read to its end; a pipe or a folder there is refused."""
     try:
         mode = os.stat(path).st_mode

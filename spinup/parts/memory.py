@@ -1,6 +1,7 @@
 """How much memory there is, and a sentence for settings that ask for more."""
 
 import math
+from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +11,7 @@ from spinup.parts.errors import UserError, shown
 try:
     import resource
 except ImportError:  # Windows has no such limits
-    resource = None
+    resource = None  # type: ignore[assignment]
 
 # Settings that memory grows with, in the order in which to suspect them.
 SIZES = ("replay_size", "steps_per_epoch", "num_envs", "batch_size", "minibatch_size", "n_steps",
@@ -44,7 +45,7 @@ def gigabytes(size: int) -> str:
     return f"{Decimal(size) / 10**9:.3g} GB"
 
 
-def require_memory(size: int, what: str):
+def require_memory(size: int, what: str) -> None:
     """Refuse what asks for more memory than there is, before it is allocated.
 
     size: in bytes
@@ -58,7 +59,7 @@ def require_memory(size: int, what: str):
         )
 
 
-def check_sizes(settings: dict):
+def check_sizes(settings: dict) -> None:
     """Refuse networks and processes that cannot fit into memory."""
     hidden = (
         (settings.get("ac_kwargs") or {}) if isinstance(settings.get("ac_kwargs"), dict) else {}
@@ -82,7 +83,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 @contextmanager
-def explain_memory(settings: dict):
+def explain_memory(settings: dict) -> Iterator[None]:
     """Within this, memory that cannot be had becomes a sentence naming the settings that ask."""
     try:
         yield
@@ -92,7 +93,7 @@ def explain_memory(settings: dict):
         raise UserError(out_of_memory(error, settings))
 
 
-def out_of_memory(error, settings: dict) -> str:
+def out_of_memory(error: Exception, settings: dict) -> str:
     """What to say of memory that could not be had.
 
     settings: those of the run, all of them; named are those that memory grows with
@@ -103,7 +104,7 @@ def out_of_memory(error, settings: dict) -> str:
     return f"There is not enough memory ({reason}).{what}"
 
 
-def finite(value) -> bool:
+def finite(value: float) -> bool:
     """Whether a number can be computed with as a float."""
     try:
         return math.isfinite(float(value))

@@ -13,10 +13,13 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from spinup.parts.errors import UserError
 from spinup.parts.imports import OURS, SAFE_PATH
@@ -56,7 +59,7 @@ def _abort_job(kind, error, trace):
     abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
 
 
-def abort(code: int, message: str = "", agreed: bool = False):
+def abort(code: int, message: str = "", agreed: bool = False) -> NoReturn:
     """End every process of the job with `code`, saying why.
 
     agreed: all processes do so; then the first one speaks, and each ends by itself
@@ -86,7 +89,7 @@ def flush_output() -> OSError | None:
     return None
 
 
-def on_first_process(work):
+def on_first_process(work: Callable[[], Any]) -> Any:
     """What `work()` gives in the first process, in all of them; what it raises, too.
 
     Else the others would wait for a process that has given up.
@@ -116,7 +119,7 @@ def mpiexec() -> str:
     return found
 
 
-def mpi_fork(n: int, bind_to_core: bool = False, handed_over: str = ""):
+def mpi_fork(n: int, bind_to_core: bool = False, handed_over: str = "") -> None:
     """Start this very program again as `n` processes, wait for them, and exit as they do.
 
     Returns at once where there is nothing to do: for one process, and inside the processes
@@ -152,19 +155,19 @@ def mpi_fork(n: int, bind_to_core: bool = False, handed_over: str = ""):
     sys.exit(130 if interrupts and code else code)
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """Runs in a new process before its program: it must not outlive us, whatever ends us."""
     parent_death_signal = 1
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
 
 
-def listen_for_interrupts():
+def listen_for_interrupts() -> None:
     """Take Ctrl-C as `mpi_fork` passes it on, from the start; a checkpoint takes over later."""
     if FORKED in os.environ:
         signal.signal(signal.SIGUSR1, signal.default_int_handler)
 
 
-def msg(m, string=""):
+def msg(m: object, string: str = "") -> None:
     """Print `m` with the number of the process it comes from."""
     print(f"Message from {proc_id()}: {string} \t {m}", flush=True)
 
@@ -179,13 +182,13 @@ def num_procs() -> int:
     return 1 if _world() is None else _world().Get_size()
 
 
-def barrier():
+def barrier() -> None:
     """Wait until every process is here."""
     if _world() is not None:
         _world().Barrier()
 
 
-def allreduce(*args, **kwargs):
+def allreduce(*args: Any, **kwargs: Any) -> None:
     """MPI's own Allreduce of two arrays, as mpi4py has it."""
     if _world() is not None:
         _world().Allreduce(*args, **kwargs)
@@ -194,18 +197,18 @@ def allreduce(*args, **kwargs):
         received[...] = sent
 
 
-def broadcast(x, root=0):
+def broadcast(x: np.ndarray, root: int = 0) -> None:
     """Overwrite the array `x` in every process with that of `root`."""
     if _world() is not None:
         _world().Bcast(x, root=root)
 
 
-def broadcast_object(value, root=0):
+def broadcast_object(value: Any, root: int = 0) -> Any:
     """The plain value (a number, a text, a dict of them) that `root` has, in every process."""
     return value if _world() is None else _world().bcast(value, root=root)
 
 
-def mpi_op(x, op):
+def mpi_op(x: Any, op: Any) -> Any:
     """Combine `x` (a number or an array) over all processes; None for `op` means the sum."""
     single = np.isscalar(x)
     x = np.atleast_1d(np.asarray(x, dtype=np.float64 if single else None))
@@ -216,17 +219,17 @@ def mpi_op(x, op):
     return x[0] if single else x
 
 
-def mpi_sum(x):
+def mpi_sum(x: Any) -> Any:
     """The sum of `x` over all processes."""
     return mpi_op(x, None)
 
 
-def mpi_avg(x):
+def mpi_avg(x: Any) -> Any:
     """The mean of `x` over all processes."""
     return mpi_sum(x) / num_procs()
 
 
-def mpi_max(x):
+def mpi_max(x: Any) -> Any:
     """The largest `x` of all processes."""
     if _world() is None:
         return x
@@ -235,7 +238,7 @@ def mpi_max(x):
     return mpi_op(x, MPI.MAX)
 
 
-def mpi_statistics_scalar(x, with_min_and_max=False):
+def mpi_statistics_scalar(x: ArrayLike, with_min_and_max: bool = False) -> tuple[float, ...]:
     """Mean and standard deviation (then the least and the greatest) of all values everywhere.
 
     No value at all, in any process, gives NaN.

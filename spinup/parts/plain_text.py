@@ -5,13 +5,14 @@ sequences, a spreadsheet formulas, Markdown tags, and Matplotlib typesets what i
 """
 
 import re
+from typing import Any
 
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with, in East Asian widths too
 _COLORS = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
-def printable(text, keep: str = "") -> str:
+def printable(text: object, keep: str = "") -> str:
     """A text whose every character is shown and none obeyed: no escape, no change of direction.
 
     keep: characters to leave as they are all the same, such as the ends of lines
@@ -19,7 +20,7 @@ def printable(text, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else UNPRINTABLE for c in str(text))
 
 
-def paragraph(text) -> str:
+def paragraph(text: object) -> str:
     """The same of a text of several lines."""
     return printable(text, keep="\n")
 
@@ -29,12 +30,12 @@ def without_colors(text: str) -> str:
     return _COLORS.sub("", text)
 
 
-def say(text="", **to):
+def say(text: object = "", **to: Any) -> None:
     """Print a text that has something of a run folder in it, if only the folder's name."""
     print(paragraph(text), **to, flush=True)
 
 
-def csv_cell(value):
+def csv_cell(value: Any) -> Any:
     """A value for a CSV file: a text that a spreadsheet would compute begins with a quote."""
     if not isinstance(value, str):
         return value
@@ -42,13 +43,13 @@ def csv_cell(value):
     return f"'{text}" if value.lstrip()[:1] in [*FORMULA] or value[:1] in [*"\t\r\n"] else text
 
 
-def markdown_cell(text) -> str:
+def markdown_cell(text: object) -> str:
     """A text for Markdown, which would take it for a link, a tag or the end of a cell."""
     text = re.sub(r"([\\|`\[\]])", r"\\\1", printable(text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def plot_label(text) -> str:
+def plot_label(text: object) -> str:
     """A text for Matplotlib, which would typeset what is between dollars and hide a leading _."""
     text = printable(text).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

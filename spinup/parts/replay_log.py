@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,13 @@ class ReplayLog:
         self.folder, self.max_size, self.total = Path(folder), max_size, 0
         self.rows_per_file = max(1, -(-max_size // self.FILES_PER_RING))
         self.row = row
-        self.checksums = {}  # of each file by its number: bytes written, and their CRC-32
+        # Of each file by its number: bytes written, and their CRC-32.
+        self.checksums: dict[int, list[int]] = {}
 
     def _file(self, number) -> Path:
         return self.folder / f"{number}.rows"
 
-    def append(self, first: int, rows: np.ndarray):
+    def append(self, first: int, rows: np.ndarray) -> None:
         """Append rows of which the first is row `first` of the run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.total = first + len(rows)
@@ -53,13 +55,13 @@ class ReplayLog:
         """The number of the first file that holds a row which the ring still has."""
         return max(0, self.total - self.max_size) // self.rows_per_file
 
-    def prune(self):
+    def prune(self) -> None:
         """Remove files that the newest checkpoint does not need; call when it is complete."""
         for path in self.folder.glob("*.rows"):
             if path.stem.isdecimal() and int(path.stem) < self._oldest_needed():
                 path.unlink()
 
-    def read(self, total: int, checksums: dict | None = None):
+    def read(self, total: int, checksums: dict | None = None) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (first row, rows) until row `total`, from the oldest the ring still holds.
 
         checksums: of each file, how many of its bytes were noted and their checksum

@@ -1,6 +1,7 @@
 """How a command ends: a mistake the user can correct gets a sentence, not a traceback."""
 
 import sys
+from collections.abc import Callable
 
 from spinup.parts.errors import Diverged, Finished, JobsFailed, UserError, os_sentence
 from spinup.parts.memory import explain_memory
@@ -8,7 +9,7 @@ from spinup.parts.mpi import abort, flush_output, listen_for_interrupts, num_pro
 from spinup.parts.plain_text import say
 
 
-def report_errors(work):
+def report_errors(work: Callable[[], object]) -> None:
     """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2.
 
     A run that diverged is told in a sentence, too, with exit code 1.

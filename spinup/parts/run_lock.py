@@ -7,8 +7,10 @@ taking it: two `spinup ls` at the same time would each report the other as a run
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from spinup.parts.errors import UserError
 from spinup.parts.jsonio import regular_file
@@ -17,14 +19,16 @@ from spinup.parts.run_folder import cannot_write, real_path, refuse_links
 try:
     import fcntl
 except ImportError:  # Windows has no such locks
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 LOCK_FILE = ".lock"
 TIMEOUT = 5  # seconds; a process that was killed a moment ago may still be ending
-_locks = {}  # the open lock files of the run folders that this process has locked
+_locks: dict[
+    Path, TextIO
+] = {}  # the open lock files of the run folders that this process has locked
 
 
-def lock(run_folder):
+def lock(run_folder: Path | str) -> None:
     """Keep other processes from training in this folder; make the folder if there is none."""
     folder = real_path(run_folder)
     if folder in _locks:
@@ -52,14 +56,14 @@ def lock(run_folder):
     _locks[folder] = file
 
 
-def unlock(run_folder):
+def unlock(run_folder: Path | str) -> None:
     """Let other processes train in this folder again; does nothing if it is not locked."""
     if file := _locks.pop(real_path(run_folder), None):
         file.close()
 
 
 @contextmanager
-def locked(run_folder):
+def locked(run_folder: Path | str) -> Iterator[None]:
     """Hold the lock of a folder within a `with` block."""
     lock(run_folder)
     try:
@@ -68,7 +72,7 @@ def locked(run_folder):
         unlock(run_folder)
 
 
-def is_locked(run_folder) -> bool:
+def is_locked(run_folder: Path | str) -> bool:
     """Whether a process is training in this folder now; asking does not take the lock."""
     try:
         with open(regular_file(Path(run_folder) / LOCK_FILE)) as file:

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ def framework_seed(seed: int, process: int) -> int:
 
 def generator_state(seed: int | SeedSequence) -> dict:
     """The state of one of NumPy's usual generators at the start of the stream of `seed`."""
-    return np.random.default_rng(seed).bit_generator.state
+    return dict(np.random.default_rng(seed).bit_generator.state)
 
 
 def rng_state(backend: Backend | None = None) -> dict:
@@ -59,7 +60,7 @@ def rng_state(backend: Backend | None = None) -> dict:
     return state if backend is None else state | backend.rng_state()
 
 
-def set_rng_state(state: dict, backend: Backend | None = None):
+def set_rng_state(state: dict, backend: Backend | None = None) -> None:
     """Put back what `rng_state` gave."""
     np.random.set_state(tuple(state["numpy"]))
     version, words, gauss = state["python"]
@@ -69,7 +70,7 @@ def set_rng_state(state: dict, backend: Backend | None = None):
 
 
 @contextlib.contextmanager
-def preserve_rng(backend: Backend | None = None):
+def preserve_rng(backend: Backend | None = None) -> Iterator[None]:
     """Whatever happens within moves no global random stream."""
     state = rng_state(backend)
     try:

@@ -1,18 +1,21 @@
 """Environments of every kind, brought to one interface: Gymnasium's, old Gym's, duck-typed."""
 
 import inspect
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import ArrayLike
 
 from spinup.parts.errors import UserError
 
 MEND_INTERFACE = "Bring it up to Gymnasium, or derive it from the old gym.Env."
 
 
-def standardize(env) -> gym.Env:
+def standardize(env: Any) -> gym.Env:
     """Any environment as the algorithms expect it.
 
     An old Gym one goes through Farama's shimmy; observations that are not arrays (a number out
@@ -41,13 +44,13 @@ def standardize(env) -> gym.Env:
     return env
 
 
-def simulator(env: gym.Env):
+def simulator(env: gym.Env) -> Any:
     """The innermost environment, below all wrappers and below the bridge to the old Gym."""
     inner = getattr(env.unwrapped, "gym_env", env.unwrapped)
     return getattr(inner, "unwrapped", inner)
 
 
-def refuse_shared(envs: list[gym.Env], others: list[gym.Env] = ()):
+def refuse_shared(envs: list[gym.Env], others: Sequence[gym.Env] = ()) -> None:
     """Refuse environments of which two are one: each would disturb the episodes of the other.
 
     others: environments already in use
@@ -83,7 +86,7 @@ def _from_old_gym(env):
     return GymV21CompatibilityV0(env=env)
 
 
-def clip_to_space(space, actions) -> np.ndarray:
+def clip_to_space(space: Box | Discrete, actions: ArrayLike) -> np.ndarray:
     """One action per row as an environment takes it: inside the box, or counted from `start`."""
     if not isinstance(space, Box):
         actions = np.asarray(actions).reshape(-1)
@@ -112,7 +115,7 @@ def _integers_within(space, actions):
     return np.where(actions <= low, low, np.where(actions >= high, high, inside))
 
 
-def reward_number(env, reward) -> float:
+def reward_number(env: gym.Env, reward: Any) -> float:
     """A reward as a number; an array of a single one is taken, too."""
     if isinstance(reward, float):
         return float(reward)

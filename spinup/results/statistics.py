@@ -7,29 +7,33 @@ Scores come as a list with an array for each task, of one number per seed. Resam
 seeds are sampled with replacement within each task, and all tasks stay.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 RESAMPLES, SEED, CONFIDENCE = 9999, 0, 0.95
 
 
-def iqm(values, axis: int = 0):
+def iqm(values: ArrayLike, axis: int = 0) -> Any:
     """The mean of the middle half of `values`: neither one lucky seed nor one lost one decides."""
     from scipy.stats import trim_mean
 
     return trim_mean(values, 0.25, axis=axis)
 
 
-def mean_over_tasks(*tasks: np.ndarray, axis: int = -1):
+def mean_over_tasks(*tasks: np.ndarray, axis: int = -1) -> Any:
     """The mean of the tasks' means, so that no task counts more for having more seeds."""
     return np.mean([task.mean(axis=axis) for task in tasks], axis=0)
 
 
-def iqm_over_tasks(*tasks: np.ndarray, axis: int = -1):
+def iqm_over_tasks(*tasks: np.ndarray, axis: int = -1) -> Any:
     """The interquartile mean of the scores of all tasks together."""
     return iqm(np.concatenate(tasks, axis=axis), axis=axis)
 
 
-def improvement_over_tasks(*tasks: np.ndarray, axis: int = -1):
+def improvement_over_tasks(*tasks: np.ndarray, axis: int = -1) -> Any:
     """How probable it is that a seed of the first experiment beats one of the second.
 
     tasks: the scores of the first experiment on each task, then those of the second; a tie
@@ -43,7 +47,7 @@ def improvement_over_tasks(*tasks: np.ndarray, axis: int = -1):
     return np.mean(u, axis=0)
 
 
-def interval(tasks: list[np.ndarray], statistic) -> tuple[float, float] | None:
+def interval(tasks: list[np.ndarray], statistic: Callable) -> tuple[float, float] | None:
     """The 95 % percentile bootstrap interval of `statistic`; None where a task has but one seed."""
     from scipy.stats import bootstrap
 

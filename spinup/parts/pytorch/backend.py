@@ -1,7 +1,11 @@
 """PyTorch as a `Backend`: what the framework-free parts need of it (see parts/backend.py)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
+from torch import nn
 
 from spinup.parts.pytorch import fast, models
 from spinup.parts.pytorch.earlier import only_known
@@ -42,7 +46,7 @@ def seed(seed: int) -> None:
 
 
 def rng_state() -> dict:
-    state = dict(torch=torch.get_rng_state())
+    state: dict = dict(torch=torch.get_rng_state())
     if torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state_all()
     return state
@@ -55,7 +59,7 @@ def set_rng_state(state: dict) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-def use_threads(network=None, batch_size: int = 0) -> None:
+def use_threads(network: Any = None, batch_size: int = 0) -> None:
     if network is None:
         setup_pytorch_for_mpi()
         return
@@ -63,7 +67,9 @@ def use_threads(network=None, batch_size: int = 0) -> None:
     setup_pytorch_for_mpi(batch_size * max(weights, default=0))
 
 
-def build_network(actor_critic, env, ac_kwargs=None, device="cpu"):
+def build_network(
+    actor_critic: Callable, env: Any, ac_kwargs: dict | None = None, device: str = "cpu"
+) -> nn.Module:
     spaces = env.observation_space, env.action_space
     return models.build_network(actor_critic, *spaces, ac_kwargs, device)
 
@@ -76,7 +82,7 @@ def concatenate(tensors: list) -> np.ndarray:
     return torch.cat([t.reshape(-1) for t in tensors]).cpu().numpy()
 
 
-def for_part(part, state: dict) -> dict:
+def for_part(part: Any, state: dict) -> dict:
     return only_known(state, part.state_dict()) if hasattr(part, "named_parameters") else state
 
 

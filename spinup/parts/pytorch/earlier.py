@@ -5,6 +5,7 @@ held the first layers of both. And the layers of a deterministic policy were cal
 """
 
 import re
+from collections.abc import Container
 
 
 def current_names(state: dict) -> dict:
@@ -31,7 +32,7 @@ def _rename_policy(state):
     return {re.sub(r"^pi\.net\.", "pi.pi.", key): x for key, x in state.items()}
 
 
-def only_known(state: dict, known) -> dict:
+def only_known(state: dict, known: Container[str]) -> dict:
     """Of renamed numbers those that a network has; a file of today is left as it is."""
     renamed = current_names(state)
     changed = renamed.keys() != state.keys()

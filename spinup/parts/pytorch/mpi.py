@@ -4,6 +4,7 @@ import os
 
 import torch
 from threadpoolctl import ThreadpoolController
+from torch import nn
 
 from spinup.parts.mpi import THREADS, broadcast, num_procs
 from spinup.parts.pytorch import fast
@@ -12,7 +13,7 @@ WORTH_SHARING = 2_000_000  # multiplications in the largest product of a gradien
 _all_threads = torch.get_num_threads()  # as many as PyTorch finds useful here
 
 
-def setup_pytorch_for_mpi(largest_product=WORTH_SHARING):
+def setup_pytorch_for_mpi(largest_product: int = WORTH_SHARING) -> None:
     """Share the cores of a machine out to the processes on it, unless the user has done so.
 
     largest_product: how many multiplications the largest matrix product of a training has; for a
@@ -31,12 +32,12 @@ def setup_pytorch_for_mpi(largest_product=WORTH_SHARING):
     torch.set_num_threads(share if largest_product >= WORTH_SHARING else 1)
 
 
-def mpi_avg_grads(module):
+def mpi_avg_grads(module: nn.Module) -> None:
     """Average the gradients of `module` over all processes."""
     average_gradients(list(module.parameters()))
 
 
-def average_gradients(params):
+def average_gradients(params: list[torch.Tensor]) -> None:
     """Replace each gradient by its mean over all processes; one exchange for all of them."""
     if num_procs() == 1:
         return
@@ -47,7 +48,7 @@ def average_gradients(params):
         p.grad = grad
 
 
-def sync_params(module):
+def sync_params(module: nn.Module) -> None:
     """Give every process the weights (and buffers) that the first one has."""
     if num_procs() == 1:
         return

@@ -1,15 +1,18 @@
 """Arrays as tensors, on the device where the networks are; and random numbers as arrays."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import torch
 
 from spinup.parts.pytorch import fast
 
 KEPT = {torch.float32, torch.int64}
-ON_CPU = dict(dtype=torch.float32, device="cpu")
+ON_CPU: dict[str, Any] = dict(dtype=torch.float32, device="cpu")
 
 
-def to_tensor(x, device="cpu"):
+def to_tensor(x: Any, device: str = "cpu") -> torch.Tensor:
     """An array as a tensor: integers, which choose an action, stay so; all else is float."""
     if device == "cpu" and isinstance(x, np.ndarray):
         x = torch.from_numpy(x)  # quicker
@@ -18,7 +21,7 @@ def to_tensor(x, device="cpu"):
     return x if x.dtype in KEPT else x.float()
 
 
-def as_tensors(device):
+def as_tensors(device: str) -> Callable:
     """What makes tensors on `device` of a batch of arrays, a named tuple of any kind."""
 
     def convert(batch):
@@ -31,13 +34,13 @@ def as_tensors(device):
     return convert
 
 
-def standard_normal(shape) -> np.ndarray:
+def standard_normal(shape: Sequence[int]) -> np.ndarray:
     """Numbers from the standard normal distribution, from PyTorch's random stream."""
     drawn = fast.standard_normal(shape)
     return torch.randn(shape, **ON_CPU).numpy() if drawn is None else drawn
 
 
-def uniform(shape) -> np.ndarray:
+def uniform(shape: Sequence[int]) -> np.ndarray:
     """Numbers sampled uniformly from [0, 1), from PyTorch's random stream."""
     drawn = fast.uniform(shape)
     return torch.rand(shape, **ON_CPU).numpy() if drawn is None else drawn

@@ -1,7 +1,9 @@
 """Saved TensorFlow graphs."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from spinup.parts.errors import UserError
 from spinup.parts.jsonio import read_json, write_json
 
 
-def save_graph(folder: Path, session, inputs: dict, outputs: dict) -> None:
+def save_graph(folder: Path, session: Any, inputs: dict, outputs: dict) -> None:
     """Write the graph of a session, and beside it the names of its inputs and outputs."""
     import tensorflow as tf
 
@@ -20,7 +22,7 @@ def save_graph(folder: Path, session, inputs: dict, outputs: dict) -> None:
     write_json(folder / "model_info.json", names)
 
 
-def restore_tf_graph(sess, fpath):
+def restore_tf_graph(sess: Any, fpath: Path | str) -> dict:
     """Load what `setup_tf_saver` and `save_state` wrote; gives its inputs and outputs by name."""
     import tensorflow as tf
 
@@ -31,7 +33,7 @@ def restore_tf_graph(sess, fpath):
     return {key: graph.get_tensor_by_name(name) for key, name in tensors.items()}
 
 
-def policy_of(folder: Path, deterministic: bool = False):
+def policy_of(folder: Path, deterministic: bool = False) -> Callable:
     """A function that gives a saved agent's action for each of a batch of observations."""
     try:
         import tensorflow as tf
