@@ -46,7 +46,7 @@ def ddpg_networks():
 
 
 def test_ddpg_critic_loss():
-    # Row 1: the slow policy's 0.3, its value 4 - 0.9 = 3.1, backup 1 + 0.5 * 3.1 = 2.55;
+    # Row 1: the target policy's 0.3, its value 4 - 0.9 = 3.1, backup 1 + 0.5 * 3.1 = 2.55;
     #        the critic says 2.5; error -0.05.
     # Row 2: terminated, backup 2; the critic says 3; error 1.
     # Row 3: 0.1, its value 3.9, backup 0.5 * 3.9 = 1.95; the critic says 1; error -0.95.
@@ -99,10 +99,10 @@ def td3_networks():
 
 
 def test_td3_critic_loss_takes_the_smaller_value():
-    # Row 1: next action 0.3, slow critics 3.3 and 3.1, the lesser 3.1; backup 1 + 0.5 * 3.1 = 2.55;
+    # Row 1: next action 0.3, target critics 3.3 and 3.1, the lesser 3.1; backup 1 + 0.5 * 3.1;
     #        critics 2.5 and 0.5; errors -0.05, -2.05.
     # Row 2: terminated, backup 2; critics 3 and 3; errors 1, 1.
-    # Row 3: next action 0.1, slow critics 1.1 and 3.9, the lesser 1.1; backup 0.5 * 1.1 = 0.55;
+    # Row 3: next action 0.1, target critics 1.1 and 3.9, the lesser 1.1; backup 0.5 * 1.1 = 0.55;
     #        critics 1 and -1; errors 0.45, -1.55.
     ac, target = td3_networks()
     loss, stats = td3.compute_loss_q(ac, target, BATCH, gamma=0.5, **QUIET)
@@ -114,24 +114,24 @@ def test_td3_critic_loss_takes_the_smaller_value():
 
 
 def test_td3_critic_loss_with_a_known_noise(monkeypatch):
-    # Noise 0.2 (1, -1, -5) is clipped to 0.2, -0.2, -0.3; in half-widths of 2: 0.4, -0.4, -0.6.
-    # Row 1: 0.3 + 0.4 = 0.7; slow critics 3.7 and 4 - 2.1 = 1.9, the lesser 1.9; backup 1.95.
-    # Row 3: 0.1 - 0.6 = -0.5; slow critics 0.5 and 4.5, the lesser 0.5; backup 0.25.
+    # Noise 0.2 (1, -1, -5) is clipped to 0.2, -0.2, -0.3, whatever the bounds of the action.
+    # Row 1: 0.3 + 0.2 = 0.5; target critics 3.5 and 4 - 1.5 = 2.5, the lesser 2.5; backup 2.25.
+    # Row 3: 0.1 - 0.3 = -0.2; target critics 0.8 and 4.2, the lesser 0.8; backup 0.4.
     monkeypatch.setattr(torch, "randn_like", lambda a: t([[1.0], [-1.0], [-5.0]]))
     ac, target = td3_networks()
     smoothing = dict(target_noise=0.2, noise_clip=0.3, bounds=ActionRange(2.0))
     loss, _ = td3.compute_loss_q(ac, target, BATCH, gamma=0.5, **smoothing)
-    first = (0.55**2 + 1 + 0.75**2) / 3
-    second = (1.45**2 + 1 + 1.25**2) / 3
+    first = (0.25**2 + 1 + 0.6**2) / 3
+    second = (1.75**2 + 1 + 1.4**2) / 3
     assert loss.item() == pytest.approx(first + second, rel=1e-5)
 
 
 def test_td3_critic_loss_pulls_at_the_critics_and_not_at_their_aim():
     scale, aim = t(1.0, requires_grad=True), t(1.0, requires_grad=True)
-    ac, slow = td3_networks()
+    ac, aimed = td3_networks()
     ac.q1 = lambda o, a: scale * (2 * o + a).squeeze(-1)
     target = SimpleNamespace(
-        pi=lambda o: aim * o / 10, q1=lambda o, a: aim * slow.q1(o, a), q2=slow.q2
+        pi=lambda o: aim * o / 10, q1=lambda o, a: aim * aimed.q1(o, a), q2=aimed.q2
     )
     loss, _ = td3.compute_loss_q(ac, target, BATCH, gamma=0.5, **QUIET)
     loss.backward()
@@ -150,7 +150,7 @@ def test_td3_policy_loss_asks_the_first_critic_only():
     assert k.grad.item() == pytest.approx(-3.0, rel=1e-6)
 
 
-# --- Noise, in half-widths of each dimension, and bounds ---
+# --- Noise, in the units of the action, and bounds ---
 
 LOW, HIGH = np.float32([-1, 0, 10]), np.float32([1, 4, 30])
 UNEVEN = Box(LOW, HIGH)
@@ -158,7 +158,7 @@ BOUNDS = ActionRange(**action_limits(UNEVEN))
 
 
 def smoothed(act, target_noise, noise_clip):
-    """The next actions that TD3's slow critics judge, where the slow policy says `act`."""
+    """The next actions that TD3's target critics judge, where the target policy says `act`."""
     asked = []
 
     def q(o, a):
@@ -178,19 +178,15 @@ def smoothed(act, target_noise, noise_clip):
     return first.numpy()
 
 
-def in_half_widths(moved, act):
-    return (moved - np.asarray(act)) / ((HIGH - LOW) / 2)
-
-
 MIDDLE = torch.as_tensor((LOW + HIGH) / 2).expand(20_000, 3)
 
 
 def test_smoothing_noise_has_its_width_and_is_clipped_where_asked():
     torch.manual_seed(0)
-    noise = in_half_widths(smoothed(MIDDLE, target_noise=0.2, noise_clip=10.0), MIDDLE)
+    noise = smoothed(MIDDLE, target_noise=0.2, noise_clip=10.0) - MIDDLE.numpy()
     np.testing.assert_allclose(noise.mean(0), 0, atol=0.01)
     np.testing.assert_allclose(noise.std(0), 0.2, atol=0.005)
-    noise = in_half_widths(smoothed(MIDDLE, target_noise=0.2, noise_clip=0.3), MIDDLE)
+    noise = smoothed(MIDDLE, target_noise=0.2, noise_clip=0.3) - MIDDLE.numpy()
     np.testing.assert_allclose(noise.min(0), -0.3, atol=1e-5)
     np.testing.assert_allclose(noise.max(0), 0.3, atol=1e-5)
     clipped = (np.abs(noise) > 0.3 - 1e-4).mean(0)
@@ -212,11 +208,11 @@ def test_exploring_noise_has_its_width_in_each_dimension_and_stays_in_the_bounds
     torch.manual_seed(0)
     noise = module.with_noise(MIDDLE.numpy(), bounds=BOUNDS, act_noise=0.1)
     assert isinstance(noise, np.ndarray)
-    noise = in_half_widths(noise, MIDDLE)
+    noise = noise - MIDDLE.numpy()
     np.testing.assert_allclose(noise.mean(0), 0, atol=0.005)
     np.testing.assert_allclose(noise.std(0), 0.1, atol=0.003)
     assert abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.03
-    wild = module.with_noise(MIDDLE.numpy(), bounds=BOUNDS, act_noise=5.0)
+    wild = module.with_noise(MIDDLE.numpy(), bounds=BOUNDS, act_noise=50.0)
     assert np.array_equal(wild.min(0), LOW) and np.array_equal(wild.max(0), HIGH)
     still = module.with_noise(MIDDLE.numpy(), bounds=BOUNDS, act_noise=0.0)
     assert np.array_equal(still, MIDDLE.numpy())
@@ -263,9 +259,10 @@ def test_training_acts_with_noise_after_a_random_start_and_tests_without(module,
     act = ac.act(torch.ones(3))
     assert (test == test[0]).all()
     np.testing.assert_allclose(test[0], act, rtol=1e-5)
-    np.testing.assert_allclose(in_half_widths(noisy, act).std(0), 0.1, rtol=0.2)
-    np.testing.assert_allclose(in_half_widths(noisy, act).mean(0), 0, atol=0.03)
-    np.testing.assert_allclose(in_half_widths(start, MIDDLE[:100]).std(0), 3**-0.5, rtol=0.2)
+    np.testing.assert_allclose((noisy - act).std(0), 0.1, rtol=0.2)
+    np.testing.assert_allclose((noisy - act).mean(0), 0, atol=0.03)
+    half_widths = (HIGH - LOW) / 2
+    np.testing.assert_allclose(start.std(0) / half_widths, 3**-0.5, rtol=0.2)
 
 
 # --- Updates ---
@@ -316,7 +313,7 @@ def named(learner, *beginnings):
 
 
 @both
-def test_each_step_moves_its_own_networks_only_and_then_the_slow_copy_follows(module, monkeypatch):
+def test_each_step_moves_its_own_networks_and_then_the_target_network_follows(module, monkeypatch):
     learner, steps = learner_of(module), []
 
     def watched(optimizer, loss):
@@ -337,7 +334,7 @@ def test_each_step_moves_its_own_networks_only_and_then_the_slow_copy_follows(mo
 
 @both
 @pytest.mark.parametrize("polyak", [0.995, 0.5, 0.0, 1.0])
-def test_policy_and_critics_of_the_slow_copy_go_the_rest_of_polyak_of_the_way(module, polyak):
+def test_policy_and_critics_of_the_target_network_go_the_rest_of_polyak_of_the_way(module, polyak):
     learner = learner_of(module)
     before = deepcopy(list(learner.target.parameters()))
     module.update(learner, transitions(), **SETTINGS[module] | dict(polyak=polyak))

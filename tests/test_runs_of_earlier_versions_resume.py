@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from spinup.experiments.resume import resume
+from spinup.parts.earlier_configs import in_todays_units
+from spinup.parts.errors import UserError
 from spinup.run import dispatch
 
 DATA = Path(__file__).parent / "data" / "version_1"
@@ -81,6 +83,20 @@ def test_a_stopped_run_resumes_as_the_version_that_made_it(name, tmp_path):
     # The epoch has learned something, or the comparison would prove nothing.
     moved = np.abs(expected["after_parameters"] - expected["parameters"]).max()
     assert moved > 3 * TOLERANCE * np.abs(expected["parameters"]).max()
+
+
+def test_the_noise_of_version_1_is_told_apart_from_todays(tmp_path):
+    """0.1 of half the width 2 was 0.2 in the units of the action; the same number is refused."""
+    folder = copy_of("ddpg", tmp_path)
+    typed = [*make_runs.RUNS["ddpg"].split(), "--exp_name", "ddpg", "--data_dir", str(tmp_path)]
+    typed.remove("--data_dir")
+    typed.remove(".")
+    with pytest.raises(UserError, match="act_noise is 0.2 there, 0.1 here"):
+        dispatch(typed)
+    config = json.loads((folder / "config.json").read_text())
+    uneven = config["spaces"] | dict(action="Box([-1. -2.], [1. 2.], (2,), float32)")
+    found = in_todays_units(config | dict(spaces=uneven))
+    assert "half-widths" in found["act_noise"]  # which no run can be resumed with
 
 
 def test_commands_of_today_take_runs_of_before(tmp_path):

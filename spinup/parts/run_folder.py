@@ -11,6 +11,7 @@ from pathlib import Path
 
 import spinup
 from spinup import user_config
+from spinup.parts.earlier_configs import in_todays_units
 from spinup.parts.errors import START_OVER, UserError, damaged, shown
 from spinup.parts.jsonio import json_bytes, read_json, read_json_and_bytes, regular_file, write_json
 
@@ -49,7 +50,7 @@ def read_config(folder) -> dict:
     out. In one that names an algorithm of ours it is damage.
     """
     path = Path(folder) / "config.json"
-    config = read_json(path)
+    config = in_todays_units(read_json(path))
     return _typed(path, config, CONFIG, strict="algorithm" in config)
 
 

@@ -13,6 +13,7 @@ from gymnasium.spaces import Discrete
 import spinup
 from spinup.parts.backend import Backend
 from spinup.parts.divergence import STOPS
+from spinup.parts.earlier_configs import in_todays_units
 from spinup.parts.env_memory import explain, find_memory
 from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import START_OVER, UserError
@@ -193,7 +194,7 @@ def refuse_other_settings(folder, config: dict, file: str = "config.json"):
 
     file: which of its files holds them
     """
-    if found := differences(read_json(f"{folder}/{file}"), config):
+    if found := differences(in_todays_units(read_json(f"{folder}/{file}")), config):
         raise UserError(
             f"{folder} holds a run with other settings: {'; '.join(found)}. "
             f"Choose another --exp_name for these. {START_OVER}"

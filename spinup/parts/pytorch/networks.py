@@ -283,9 +283,8 @@ class ActionRange(nn.Module):
         """The same as calling it, for an array."""
         return as_array(self, "center") + as_array(self, "scale") * unit
 
-    def add_noise(self, act, noise):
-        """Actions, an array, moved by so many half-widths, and the nearest within the bounds."""
-        act = np.asarray(act) + as_array(self, "scale") * noise
+    def clip_numpy(self, act):
+        """The same as `clip`, for an array."""
         return np.minimum(np.maximum(act, as_array(self, "low")), as_array(self, "high"))
 
 

@@ -67,8 +67,8 @@ def update(learner, batch, *, gamma, polyak):
 
 
 def with_noise(act, *, bounds, act_noise):
-    """Actions with Gaussian noise, in half-widths of each dimension, kept in the bounds."""
-    return bounds.add_noise(act, act_noise * standard_normal(act.shape))
+    """Actions with Gaussian noise, in the units of the action, clipped to each one's bounds."""
+    return bounds.clip_numpy(act + act_noise * standard_normal(act.shape))
 
 
 def make_learner(ac, pi_lr, q_lr):
@@ -100,7 +100,7 @@ def ddpg(
     start_steps: steps taken at random before the policy acts
     update_after: steps before the first update
     update_every: steps between two blocks of updates; a block has as many updates as steps
-    act_noise: deviation of the noise on actions; 1 is half the width of their bounds
+    act_noise: standard deviation of the exploration noise, in the units of the action
     num_test_episodes: episodes of the policy without noise after each epoch
     max_ep_len: steps after which an episode is cut off
     logger_kwargs: where to write, as setup_logger_kwargs makes it

@@ -51,8 +51,8 @@ class Recipe(NamedTuple):
     """What the three learners differ in; as it stands, that of DQN."""
 
     networks: tuple = ()  # how they differ: settings of MLPActorCritic and their values
-    target_noise: float = 0.0  # on the next action, of which the critics learn, in half-widths
-    noise_clip: float = 0.0  # that noise goes no further than this
+    target_noise: float = 0.0  # target policy smoothing: standard deviation of the noise
+    noise_clip: float = 0.0  # bound of that noise
     policy_delay: int = 1  # updates of the critics for each of the policy and the target network
     bounds: ActionRange | None = None  # of continuous actions
 
@@ -76,9 +76,9 @@ def choose_recipe(method, action_space, device) -> Recipe:
 
 
 def explore(env, bounds, act, *, act_noise, random_eps):
-    """Actions with noise, in half-widths of their bounds if they have any; some wholly random."""
+    """Continuous actions with noise, in the units of the action; of any kind, some at random."""
     if bounds is not None:
-        act = bounds.add_noise(act, act_noise * standard_normal(act.shape))
+        act = bounds.clip_numpy(act + act_noise * standard_normal(act.shape))
     at_random = uniform((len(act),)) < random_eps
     at_random = at_random.reshape(-1, *[1] * (act.ndim - 1))
     return np.where(at_random, env.sample_actions(), act) if at_random.any() else act

@@ -43,7 +43,7 @@ def compute_loss_q(ac, target, batch: Transitions, *, gamma, recipe):
     with torch.no_grad():
         a2, bounds, clip = target.pi(o2), recipe.bounds, recipe.noise_clip
         noise = (recipe.target_noise * torch.randn_like(a2)).clamp(-clip, clip)  # DDPG: none
-        q_targ = target.q(o2, bounds.clip(a2 + bounds.scale * noise)).amin(0)
+        q_targ = target.q(o2, bounds.clip(a2 + noise)).amin(0)
         backup = r + gamma * (1 - terminated) * q_targ
     q = ac.q(o, a)
     loss = ((q - backup) ** 2).mean(-1).sum()
@@ -111,7 +111,7 @@ def her(
     start_steps: steps taken at random before the policy acts
     update_after: steps before the first update
     update_every: steps between two blocks of updates; a block has as many updates as steps
-    act_noise: deviation of the noise on continuous actions; 1 is half the width of their bounds
+    act_noise: standard deviation of the noise on continuous actions, in the units of the action
     random_eps: share of actions that are wholly random
     method: who learns: td3, ddpg or dqn; auto is td3, and dqn for discrete actions
     strategy: where a new goal is from: future, final or episode

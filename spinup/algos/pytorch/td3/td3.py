@@ -42,7 +42,7 @@ def compute_loss_q(ac, target, batch: Transitions, *, gamma, target_noise, noise
     with torch.no_grad():
         a2 = target.pi(o2)  # of the target network, as its value is
         noise = (target_noise * torch.randn_like(a2)).clamp(-noise_clip, noise_clip)
-        a2 = bounds.clip(a2 + bounds.scale * noise)
+        a2 = bounds.clip(a2 + noise)
         q_targ = core.q_values(target, o2, a2).amin(0)
         backup = r + gamma * (1 - terminated) * q_targ
     q = core.q_values(ac, o, a)
@@ -72,8 +72,8 @@ def update(learner, batch, *, gamma, polyak, target_noise, noise_clip, bounds, m
 
 
 def with_noise(act, *, bounds, act_noise):
-    """Actions with Gaussian noise, in half-widths of each dimension, kept in the bounds."""
-    return bounds.add_noise(act, act_noise * standard_normal(act.shape))
+    """Actions with Gaussian noise, in the units of the action, clipped to each one's bounds."""
+    return bounds.clip_numpy(act + act_noise * standard_normal(act.shape))
 
 
 def make_learner(ac, pi_lr, q_lr):
@@ -106,9 +106,9 @@ def td3(
     start_steps: steps taken at random before the policy acts
     update_after: steps before the first update
     update_every: steps between two blocks of updates; a block has as many updates as steps
-    act_noise: deviation of the noise on actions; 1 is half the width of their bounds
-    target_noise: the same for the next action, where the target network judges it
-    noise_clip: where that noise is cut off
+    act_noise: standard deviation of the exploration noise, in the units of the action
+    target_noise: standard deviation of target policy smoothing, the noise on the next action
+    noise_clip: bound of that noise, in the units of the action
     policy_delay: updates of the critics for each one of the policy and the target network
     num_test_episodes: episodes of the policy without noise after each epoch
     max_ep_len: steps after which an episode is cut off
