@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +35,7 @@ class Stopped(KeyboardInterrupt):
     agreed: all processes of the job stop here, together
     """
 
-    def __init__(self, message, agreed=False):
+    def __init__(self, message: str, agreed: bool = False):
         super().__init__(message)
         self.agreed = agreed
 
@@ -48,7 +50,9 @@ class Checkpoint:
     so that a run killed at any instant finds one whole checkpoint.
     """
 
-    def __init__(self, folder, learner=None, backend: Backend | None = None, **parts):
+    def __init__(
+        self, folder: Path | str, learner: Any = None, backend: Backend | None = None, **parts: Any
+    ):
         self.run_folder, self.folder = Path(folder), Path(folder) / "checkpoint"
         self.learner, fields = learner, {} if learner is None else vars(learner)
         fields = {name: part for name, part in fields.items() if hasattr(part, "state_dict")}
@@ -62,7 +66,7 @@ class Checkpoint:
         self.backend = backend or getattr(logger, "backend", None)
         self.divergence_check.attach(self.parts)
 
-    def epochs(self, epochs: int, resume: bool):
+    def epochs(self, epochs: int, resume: bool) -> Iterator[int]:
         """Yield the number of each epoch still to do, and save a checkpoint after each.
 
         Ctrl-C is heard at the end of the epoch, when the checkpoint is whole;
@@ -123,7 +127,7 @@ class Checkpoint:
                 file=sys.stderr,
             )
 
-    def save(self, epoch: int):
+    def save(self, epoch: int) -> None:
         """Save every part; after this the run can be killed without losing this epoch."""
         self.divergence_check.check_weights()
         try:
@@ -218,7 +222,7 @@ def _restore_field(learner, name, value):
         setattr(learner, name, value)
 
 
-def plain_fields(learner) -> dict:
+def plain_fields(learner: Any) -> dict:
     """The fields of a learner that are plain values, such as a counter or a flag."""
     fields = {} if learner is None else vars(learner)
     found = {name: x for name, x in fields.items() if not hasattr(x, "state_dict")}
@@ -242,19 +246,19 @@ def file_checksum(path: Path) -> int:
     return checksum
 
 
-def write_tree(path: Path, tree):
+def write_tree(path: Path, tree: Any) -> None:
     """Write nested dicts, lists, numbers, texts, arrays and tensors to one file.
 
     It is NumPy's own format: reading it cannot run code.
     """
-    arrays = {}
+    arrays: dict[str, Any] = {}
     outline = json.dumps(_outline(tree, arrays))
     buffer = io.BytesIO()
     np.savez(buffer, outline=np.frombuffer(outline.encode(), np.uint8), **arrays)
     write_whole(path, buffer.getvalue())
 
 
-def read_tree(path: Path, checksum: int | None = None, backend: Backend | None = None):
+def read_tree(path: Path, checksum: int | None = None, backend: Backend | None = None) -> Any:
     """Read what `write_tree` wrote, bit for bit.
 
     checksum: what `file_checksum` said of the file when it was written

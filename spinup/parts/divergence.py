@@ -8,7 +8,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -59,38 +59,41 @@ class DivergenceCheck:
     folder: the run folder, which is told; None where there is none
     """
 
-    def __init__(self, folder=None):
+    def __init__(self, folder: Path | str | None = None):
         self.folder = None if folder is None else Path(folder)
-        self.parts, self.learning_rates = {}, {}
+        self.parts: dict[str, Any] = {}
+        self.learning_rates: dict[str, float] = {}
         # Kept up to date by the logger and, where there is one, by the checkpoint.
-        self.step, self.rows, self.epochs_done = None, 0, None
+        self.step: int | None = None
+        self.rows = 0
+        self.epochs_done: int | None = None
 
-    def attach(self, parts: dict):
+    def attach(self, parts: dict) -> None:
         """Check these parts of a run, by their names."""
         self.parts = dict(parts)
         for part in self.parts.values():
             if hasattr(part, "divergence_check"):
                 part.divergence_check = self
 
-    def set_learning_rates(self, config: dict):
+    def set_learning_rates(self, config: dict) -> None:
         """Take note of the settings that a sentence on divergence should name."""
         rates = {key: value for key, value in config.items() if key.split("_")[-1] == "lr"}
         self.learning_rates = {k: v for k, v in rates.items() if isinstance(v, (int, float))}
 
-    def stop_for_environment(self, what: str, env):
+    def stop_for_environment(self, what: str, env: Any) -> NoReturn:
         """Stop because of what an environment gave."""
         self.stop(what + self._purpose(env), MEND_ENVIRONMENT)
 
-    def stop_for_action(self, what: str, env):
+    def stop_for_action(self, what: str, env: Any) -> NoReturn:
         """Stop because of what the policy chose."""
         self.stop(what + self._purpose(env), self._advice())
 
-    def stop_for_columns(self, names: list[str]):
+    def stop_for_columns(self, names: list[str]) -> NoReturn:
         """Stop because of statistics, which are the same in all processes."""
         what = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not finite"
         self.stop(what, self._advice(), agreed=True)
 
-    def check_weights(self, parts: dict | None = None):
+    def check_weights(self, parts: dict | None = None) -> None:
         """Stop if a network or an optimizer holds a number that is not finite."""
         for name, part in (self.parts if parts is None else parts).items():
             bad = [key for key, tensor in _tensors(part) if not bool(tensor.isfinite().all())]
@@ -110,7 +113,7 @@ class DivergenceCheck:
             "--exp_name; resumed as it is, the run would diverge again at the same step."
         )
 
-    def stop(self, what: str, advice: str, agreed: bool = False):
+    def stop(self, what: str, advice: str, agreed: bool = False) -> NoReturn:
         """Write down that the run has diverged, and raise `Diverged`.
 
         Where other processes do not know of it, they are ended with this one: they would wait for
@@ -156,7 +159,7 @@ def _inside(tree, name):
 # --- What a run folder says ---
 
 
-def write_divergence(folder, divergence: Divergence):
+def write_divergence(folder: Path | str, divergence: Divergence) -> None:
     """Let a run folder say that its run diverged; a full disk does not hide the sentence itself."""
     with contextlib.suppress(OSError):
         new = Path(folder) / f"{DIVERGED_FILE}.{proc_id()}"  # several processes may write
@@ -164,7 +167,7 @@ def write_divergence(folder, divergence: Divergence):
         os.replace(new, Path(folder) / DIVERGED_FILE)
 
 
-def read_divergence(folder) -> Divergence | None:
+def read_divergence(folder: Path | str) -> Divergence | None:
     """What a run folder says about a run that diverged; None of one that did not."""
     path = Path(folder) / DIVERGED_FILE
     if not path.exists():
@@ -177,19 +180,22 @@ def read_divergence(folder) -> Divergence | None:
     return Divergence(f"The run diverged; {path} is damaged and does not say how.", None, 0)
 
 
-def explain_diverged(folder) -> str:
+def explain_diverged(folder: Path | str) -> str:
     """What to say where a run that has diverged is asked for once more."""
-    command = resume_command(folder)
+    command, found = resume_command(folder), read_divergence(folder)
+    said = "" if found is None else f" It said: {found.sentence}"
     resumed = f"{command}, or " if command.startswith("spinup ") else ""
     return (
         f"{folder} diverged, and is not trained again: equal settings diverge at the same step. "
         f"Change a setting, such as the learning rate, and give it a new --exp_name. Once its "
-        f"environment is mended: {resumed}start over with --overwrite. "
-        f"It said: {read_divergence(folder).sentence}"
+        f"environment is mended: {resumed}start over with --overwrite."
+        f"{said}"
     )
 
 
-def find_divergence(folder, config: dict, names: list[str], rows: list) -> Divergence | None:
+def find_divergence(
+    folder: Path | str, config: dict, names: list[str], rows: list
+) -> Divergence | None:
     """Whether a run diverged: by what its folder says; of a run that did not stop, by its table.
 
     Runs of the original library, and ours before they stopped, went on and wrote NaN. Such a run
@@ -203,8 +209,8 @@ def find_divergence(folder, config: dict, names: list[str], rows: list) -> Diver
     if found is not None or config.get(STOPS) is True or not rows:
         return found
     every, epoch = (config.get(key) for key in ("update_every", "steps_per_epoch"))
-    plain = isinstance(every, int) and isinstance(epoch, int)
-    rarely = plain and every > epoch  # then an epoch may have no update, and so no loss
+    # Where an epoch may have no update, it may have no loss.
+    rarely = isinstance(every, int) and isinstance(epoch, int) and every > epoch
     starts = {}
     for i, name in enumerate(names):
         if name in UNJUDGED or math.isfinite(_number(rows[-1][i])):
@@ -235,7 +241,7 @@ def _number(text) -> float:
         return 0.0
 
 
-def clear_divergence(folder, epochs_done: int):
+def clear_divergence(folder: Path | str, epochs_done: int) -> None:
     """Let a resumed run that has got beyond the epoch in which it diverged be a run like others."""
     found = read_divergence(folder)
     if found is not None and epochs_done > found.epochs_done:

@@ -6,6 +6,7 @@ is lost when a run is stopped. That is found out before a run begins, and said.
 
 import copy
 import warnings
+from collections.abc import Callable
 
 import gymnasium as gym
 import numpy as np
@@ -18,7 +19,7 @@ from spinup.parts.standardize import simulator, standardize
 STEPS = 10  # of each episode that is tried; a memory mostly shows at the next reset
 
 
-def find_memory(env_fn, env: VectorEnv, backend: Backend | None = None) -> str | None:
+def find_memory(env_fn: Callable, env: VectorEnv, backend: Backend | None = None) -> str | None:
     """The name of what remembers earlier episodes, or has randomness that no seed reaches.
 
     Gymnasium's own wrappers are known. All else is tried with an environment that is made for it

@@ -2,10 +2,13 @@
 
 import copy
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from numpy.typing import ArrayLike
 
 from spinup.parts.divergence import DivergenceCheck, all_finite, first_not_finite, kind_of
 from spinup.parts.errors import UserError
@@ -49,18 +52,23 @@ class VectorEnv:
     """
 
     def __init__(
-        self, env_fn, n: int = 1, seed: int | SeedSequence = 0, max_ep_len: int | None = None,
+        self,
+        env_fn: Callable,
+        n: int = 1,
+        seed: int | SeedSequence = 0,
+        max_ep_len: int | None = None,
         apart_from: "VectorEnv | None" = None,
-    ):  # fmt: skip
+    ):
         """Make `n` environments and begin an episode in each.
 
         apart_from: environments that are in use; `env_fn` must not give one of them again
         """
         self.envs = [standardize(env_fn()) for _ in range(n)]
         refuse_shared(self.envs, apart_from.envs if apart_from else ())
-        first = self.envs[0]
-        self.observation_space = first.observation_space
-        self.action_space = copy.deepcopy(first.action_space)  # its random stream is ours alone
+        first: Any = self.envs[0]
+        self.observation_space: Box = first.observation_space
+        # A copy: its random stream is ours alone.
+        self.action_space: Any = copy.deepcopy(first.action_space)
         self.max_ep_len = np.inf if max_ep_len is None else max_ep_len
         self.of_bytes = self.observation_space.dtype == np.uint8  # kept so, a quarter of the size
         self.obs_dtype = np.dtype(np.uint8 if self.of_bytes else np.float32)
@@ -73,10 +81,11 @@ class VectorEnv:
     def __len__(self):
         return len(self.envs)
 
-    def reset(self):
+    def reset(self) -> None:
         """Begin a new episode everywhere."""
         self.obs = np.empty((len(self), *self.observation_space.shape), self.obs_dtype)
-        self.episode_seeds, self.actions = [0] * len(self), [[] for _ in self.envs]
+        self.episode_seeds = [0] * len(self)
+        self.actions: list[list[np.ndarray]] = [[] for _ in self.envs]
         self.returns, self.lengths = [0.0] * len(self), [0] * len(self)
         for i in range(len(self)):
             self._begin_episode(i)
@@ -140,7 +149,7 @@ class VectorEnv:
             return samples.reshape(len(self), -1)
         return samples - self.action_space.start
 
-    def step(self, actions) -> Step:
+    def step(self, actions: ArrayLike) -> Step:
         """Step every environment; a continuous action outside its bounds is moved to them."""
         n, actions = len(self), np.asarray(actions)
         if not all_finite(actions):
@@ -185,11 +194,11 @@ class VectorEnv:
                 self._begin_episode(i)
         return Step(obs2, rew, terminated, truncated, ended, episodes)
 
-    def close(self):
+    def close(self) -> None:
         for env in self.envs:
             env.close()
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         return dict(
             seeds=[rng.bit_generator.state for rng in self.seeds],
             sampler=self.action_space.np_random.bit_generator.state,
@@ -200,7 +209,7 @@ class VectorEnv:
             lengths=np.array(self.lengths),
         )
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict) -> None:
         self.action_space.np_random.bit_generator.state = state["sampler"]
         self.obs = np.empty_like(self.obs)
         for i, env in enumerate(self.envs):
@@ -236,7 +245,7 @@ def _success(info) -> float | None:
     return None if told is None else float(told)
 
 
-def evaluate(env: VectorEnv, policy, episodes: int):
+def evaluate(env: VectorEnv, policy: Callable, episodes: int) -> Iterator[Episode]:
     """Yield `episodes` whole episodes (`Episode`) of `policy` from fresh starts."""
     if episodes:
         env.reset()
@@ -246,7 +255,7 @@ def evaluate(env: VectorEnv, policy, episodes: int):
             yield episode
 
 
-def require_actions(space, kinds: tuple, algorithm: str, instead: str):
+def require_actions(space: gym.Space, kinds: tuple, algorithm: str, instead: str) -> None:
     """Refuse an action space that `algorithm` has no policy for, and say what to use instead.
 
     instead: what to do with actions of the other one of the two kinds that others have
@@ -280,7 +289,7 @@ def _how_to_number(space, then: str) -> str:
     )
 
 
-def refuse_images(space, is_image, algorithm: str):
+def refuse_images(space: Box, is_image: Callable[[Any], bool], algorithm: str) -> None:
     """Refuse images where the networks of `algorithm` have no encoder for them.
 
     is_image: the backend's own test of whether an encoder of its takes such observations

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, flatdim
+from numpy.typing import ArrayLike
 
 from spinup.parts.buffers import ReplayBuffer, Transitions
 from spinup.parts.envs import VectorEnv
@@ -28,8 +29,8 @@ class GoalLayout(NamedTuple):
 def goal_layout(env: VectorEnv) -> GoalLayout:
     """The layout of a goal environment's observations; any other environment is refused."""
     first = env.envs[0]
-    flattened = isinstance(first, gym.wrappers.FlattenObservation)
-    space = first.env.observation_space if flattened else first.observation_space
+    inner = first.env if isinstance(first, gym.wrappers.FlattenObservation) else first
+    space = inner.observation_space
     spaces = space.spaces if isinstance(space, Dict) else {}
     known = {"observation", "achieved_goal", "desired_goal"} <= set(spaces)
     if not known or not first.has_wrapper_attr("compute_reward"):
@@ -106,7 +107,9 @@ class HindsightBuffer(ReplayBuffer):
     (`truncated`), or episodes would seem to go on.
     """
 
-    def __init__(self, goals: GoalLayout, *args, strategy="future", k=4, **kwargs):
+    def __init__(
+        self, goals: GoalLayout, *args: Any, strategy: str = "future", k: float = 4, **kwargs: Any
+    ):
         """Make room for transitions; further arguments are those of `ReplayBuffer`.
 
         strategy: the new goal is what was achieved by a row of the same episode: a random one
@@ -116,24 +119,34 @@ class HindsightBuffer(ReplayBuffer):
         super().__init__(*args, **kwargs)
         check(dict(strategy=strategy, k=k))
         self.goals, self.strategy, self.share = goals, strategy, k / (k + 1)
-        self.bounds = None  # first and last row of each row's episode, counted since the start
+        # First and last row of each row's episode, counted since the start.
+        self.bounds: dict[str, np.ndarray] | None = None
 
-    def store(self, obs, act, rew, next_obs, done, truncated=False):
-        """Remember one transition, or one per environment; always of as many environments."""
+    def store(
+        self,
+        obs: ArrayLike,
+        act: ArrayLike,
+        rew: ArrayLike,
+        next_obs: ArrayLike,
+        done: ArrayLike,
+        truncated: ArrayLike = False,
+    ) -> slice | np.ndarray:
+        """Remember one transition, or one of each environment, always as many; tells where."""
         ring, bounds = self.ring, self._bounds()
-        stride = 1 if np.ndim(rew) == 0 else len(rew)
+        stride = np.size(rew)
         if ring.total and stride != self.num_envs:
             raise ValueError(f"{self.num_envs} environments stored before, now {stride}")
         rows = ring.total + np.arange(stride)
         before = rows - stride
         goes_on = ~self._over(before)  # or never began: no matter, goal_indices asks what is there
-        super().store(obs, act, rew, next_obs, done, truncated)
+        where = super().store(obs, act, rew, next_obs, done, truncated)
         slots = rows % ring.max_size
         bounds["first"][slots] = np.where(goes_on, bounds["first"][before % ring.max_size], rows)
         bounds["last"][slots] = NOT_YET
         for row in rows[self._over(rows)]:
             first = max(bounds["first"][row % ring.max_size], ring.total - ring.size)
             bounds["last"][np.arange(row, first - 1, -stride) % ring.max_size] = row
+        return where
 
     def _over(self, rows):
         """Where an episode ended, for either reason."""
@@ -154,7 +167,7 @@ class HindsightBuffer(ReplayBuffer):
                 self.bounds["first"][slots], self.bounds["last"][slots] = first, last
         return self.bounds
 
-    def goal_indices(self, slots) -> np.ndarray:
+    def goal_indices(self, slots: np.ndarray) -> np.ndarray:
         """For each row the one whose achieved goal it is given; both as places in the ring."""
         ring, stride, bounds = self.ring, self.num_envs, self._bounds()
         rows = slots + (ring.total - 1 - slots) // ring.max_size * ring.max_size
@@ -169,7 +182,7 @@ class HindsightBuffer(ReplayBuffer):
         chosen = first + stride * self.rng.integers((last - first) // stride + 1)
         return chosen % ring.max_size
 
-    def sample_batch(self, batch_size=32) -> Transitions:
+    def sample_batch(self, batch_size: int = 32) -> Transitions:
         """A batch of transitions drawn evenly, most of them with a goal of hindsight.
 
         That goal takes the place of the desired one, before and after; the reward, and where the
@@ -191,6 +204,6 @@ class HindsightBuffer(ReplayBuffer):
         if terminations is not None:
             rows["terminated"][new] = terminations(reached, goal)
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict) -> None:
         super().load_state_dict(state)
         self.bounds = None  # the rows themselves are still to be read

@@ -11,6 +11,7 @@ from contextlib import nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -54,7 +55,7 @@ class EnvMaker:
         return make_env(self.env_name, **self.env_kwargs, **more)
 
 
-def make_env(env_name: str, **kwargs) -> gym.Env:
+def make_env(env_name: str, **kwargs: Any) -> gym.Env:
     """Make a registered environment, Atari games with the usual preprocessing."""
     return _make_or_explain(
         env_name, _make_atari if _is_atari(find_spec(env_name)) else gym.make, kwargs
@@ -149,7 +150,7 @@ def _try_out(env_name, make, spec, kwargs):
     _tried.add(key)
 
 
-_tried = set()  # ids and arguments of environments in which a step was taken
+_tried: set[str] = set()  # ids and arguments of environments in which a step was taken
 
 
 def split_env_name(env_name: str) -> tuple[str | None, str]:
@@ -167,7 +168,7 @@ def split_env_name(env_name: str) -> tuple[str | None, str]:
     return package, env_id
 
 
-def allow_env(env_name, folder=None):
+def allow_env(env_name: str | None, folder: str | None = None) -> None:
     """Let the package of an environment that the user has typed come from the current folder.
 
     folder: where it is, instead of the current folder
@@ -176,7 +177,7 @@ def allow_env(env_name, folder=None):
         allow_import(package, folder)
 
 
-def trust_env(saved, typed: str | None = None, command: str = "…"):
+def trust_env(saved: str, typed: str | None = None, command: str = "…") -> None:
     """Refuse to make an environment that only a file names, if other code than known would run.
 
     saved: its name, in the file
@@ -218,7 +219,7 @@ def _is_trusted(package: str) -> bool:
     return package in sys.modules and package not in (*plugins, *BRIDGES)
 
 
-def find_spec(env_name: str):
+def find_spec(env_name: str) -> EnvSpec:
     """The registered spec of an id; imports the package that registers it if need be."""
     package, env_id = split_env_name(env_name)
     for pattern, registers, extra in REGISTERED_ON_DEMAND:
@@ -270,7 +271,7 @@ def _version(env_id):
     return int((re.search(r"-v(\d+)$", env_id) or [0, 0])[1])
 
 
-def describe_env(env) -> dict:
+def describe_env(env: gym.Env) -> dict:
     """What config.json keeps of an environment: enough to make it again from its id."""
     spec = env.spec
     if not isinstance(spec, EnvSpec):  # made by a function, or by the old Gym
@@ -303,7 +304,7 @@ def _for_json(kwargs):
     return None if kwargs is None else marked
 
 
-def env_from_description(saved: dict, render_mode=None) -> gym.Env:
+def env_from_description(saved: dict, render_mode: str | None = None) -> gym.Env:
     """Make an environment again from what `describe_env` kept of it.
 
     Only registered environments and Gymnasium's own wrappers are made: what a file says may name

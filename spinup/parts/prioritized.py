@@ -1,6 +1,7 @@
 """Which rows of a buffer to draw more often: priorities, and the tree that draws by them."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 EPSILON = 1e-6  # so that a row whose value was right can still be drawn again
 
@@ -15,11 +16,11 @@ class SumTree:
     the last bit.
     """
 
-    def __init__(self, size):
+    def __init__(self, size: int):
         self.levels = max(1, int(size - 1).bit_length())
         self.first = 2**self.levels  # where the leaves begin
         self.nodes = np.zeros(2 * self.first)
-        self.changed = []  # leaves above which the sums are still the old ones
+        self.changed: list[np.ndarray] = []  # leaves above which the sums are still the old ones
 
     @property
     def total(self) -> float:
@@ -27,16 +28,16 @@ class SumTree:
         self.refresh()
         return float(self.nodes[1])
 
-    def get(self, leaves) -> np.ndarray:
+    def get(self, leaves: np.ndarray | slice) -> np.ndarray:
         return self.nodes[self.first :][leaves]
 
-    def set(self, leaves: np.ndarray, values):
+    def set(self, leaves: np.ndarray, values: ArrayLike) -> None:
         """Give leaves new numbers; where a leaf is named twice, the last one counts."""
         node = leaves + self.first
         self.nodes[node] = values
         self.changed.append(node)
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Bring the sums up to date, for all changes together: many take hardly longer than one."""
         if not self.changed:
             return
@@ -67,7 +68,7 @@ class Priorities:
     After Schaul and others, 2016, the proportional variant.
     """
 
-    def __init__(self, size, exponent):
+    def __init__(self, size: int, exponent: float):
         """Begin without rows.
 
         exponent: 0 draws all rows alike, 1 in full proportion to their errors
@@ -75,28 +76,28 @@ class Priorities:
         self.tree, self.exponent = SumTree(size), exponent
         self.filled, self.max_priority = 0, 1.0  # greatest: of all priorities so far
 
-    def add(self, rows: np.ndarray, filled: int):
+    def add(self, rows: np.ndarray, filled: int) -> None:
         """Note new rows; until their errors are known they count as the greatest ever did."""
         self.tree.set(rows, self.max_priority)
         self.filled = filled
 
-    def update(self, rows: np.ndarray, errors: np.ndarray):
+    def update(self, rows: np.ndarray, errors: np.ndarray) -> None:
         """Note how large the errors of some rows were when they were last learned from."""
         # Rounded to the four bytes in which they are saved.
         new = ((errors + EPSILON) ** self.exponent).astype(np.float32)
         self.tree.set(rows, new)
         self.max_priority = max(self.max_priority, float(new.max()))
 
-    def sample(self, count, rng) -> tuple[np.ndarray, np.ndarray]:
+    def sample(self, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Rows, one from each of `count` equal parts of the sum, and the probability of each."""
         amounts = (np.arange(count) + rng.random(count)) * (self.tree.total / count)
         rows = np.minimum(self.tree.find(amounts), self.filled - 1)
         return rows, self.tree.get(rows) / self.tree.total
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         leaves = self.tree.get(slice(self.filled)).astype(np.float32)
         return dict(leaves=leaves, greatest=self.max_priority)
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict) -> None:
         self.filled, self.max_priority = len(state["leaves"]), state["greatest"]
         self.tree.set(np.arange(self.filled), state["leaves"])

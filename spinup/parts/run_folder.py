@@ -6,6 +6,7 @@ import shlex
 import shutil
 import time
 import zlib
+from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -30,12 +31,12 @@ JOB = CONFIG | dict(job=dict(state=str, function=str))
 KINDS = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
 
 
-def real_path(path) -> Path:
+def real_path(path: Path | str) -> Path:
     """Where a path leads in the end; of links in a circle, which `Path.resolve` refuses, too."""
     return Path(os.path.realpath(path))
 
 
-def read_text(path) -> str:
+def read_text(path: Path | str) -> str:
     """The text of a file, whatever bytes it holds."""
     try:
         return regular_file(path).read_text(encoding="utf-8", errors="replace")
@@ -43,7 +44,7 @@ def read_text(path) -> str:
         raise UserError(f"{path} cannot be read ({error.strerror}).")
 
 
-def read_config(folder) -> dict:
+def read_config(folder: Path | str) -> dict:
     """What a run's config.json holds, every value that others count on of its type.
 
     A script may have written a config.json of its own: of that, what has another meaning is left
@@ -54,7 +55,7 @@ def read_config(folder) -> dict:
     return _typed(path, config, CONFIG, strict="algorithm" in config)
 
 
-def read_job(folder) -> dict:
+def read_job(folder: Path | str) -> dict:
     """What a grid noted of a run in job.json, settings of any function; {} where it has none."""
     path = Path(folder) / JOB_FILE
     noted = read_json(path) if os.path.lexists(path) else {}
@@ -93,7 +94,7 @@ def _is_wrapper(saved) -> bool:
     return isinstance(saved, dict) and isinstance(saved.get("kwargs"), (dict, type(None)))
 
 
-def find_runs(folders) -> list[Path]:
+def find_runs(folders: Iterable[Path | str]) -> list[Path]:
     """The folders of runs in these and below, in order; runs that were put aside are left out."""
     found = []
     for given in folders:
@@ -106,7 +107,7 @@ def find_runs(folders) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def require_run(folder, command: str) -> Path:
+def require_run(folder: Path | str, command: str) -> Path:
     """The folder, if it is that of a run; else a sentence that names the runs below it."""
     if not os.path.isdir(folder):
         raise UserError(f"There is no folder {folder}. {command} needs the folder of a run.")
@@ -121,12 +122,12 @@ def require_run(folder, command: str) -> Path:
     raise UserError(f"{folder} is not a run. Name one of the runs below it: {names}{more}.")
 
 
-def how_to_resume(folder) -> str:
+def how_to_resume(folder: Path | str) -> str:
     """A sentence on how a user continues the run in a folder."""
     return f"Go on with: {resume_command(folder)} (in a script: resume=True)"
 
 
-def resume_command(folder) -> str:
+def resume_command(folder: Path | str) -> str:
     """What continues the run in a folder; `spinup resume` knows only our own algorithms."""
     try:
         name, _, backend = str(read_config(folder).get("algorithm")).rpartition("_")
@@ -146,19 +147,19 @@ RUN_FILES = (
 )  # fmt: skip
 
 
-def cannot_write(folder, error: OSError) -> UserError:
+def cannot_write(folder: Path | str, error: OSError) -> UserError:
     return UserError(
         f"Cannot write to {folder} ({error.strerror}). "
         "Choose another folder with --data_dir, or logger_kwargs in a script."
     )
 
 
-def run_files(folder, *more) -> list[Path]:
+def run_files(folder: Path | str, *more: str) -> list[Path]:
     """What of a folder belongs to its run, and not to the user."""
     return sorted({path for name in (*RUN_FILES, *more) for path in Path(folder).glob(name)})
 
 
-def refuse_links(folder, *more):
+def refuse_links(folder: Path | str, *more: str) -> None:
     """Refuse a run folder in which a symbolic link would lead what is written to another place.
 
     more: names of files that are written there besides the usual ones
@@ -178,20 +179,20 @@ def refuse_links(folder, *more):
                 )
 
 
-def remove_all(paths):
+def remove_all(paths: Iterable[Path]) -> None:
     """Delete files, links and whole folders."""
     for path in paths:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def write_latest(run_folder, epoch: int, checksums: list[int]):
+def write_latest(run_folder: Path | str, epoch: int, checksums: list[int]) -> None:
     """Note which checkpoint is the newest, and the checksum of the file of each process."""
     content = dict(epoch=epoch, num_procs=len(checksums), checksums=checksums)
     content["checksum"] = zlib.crc32(json.dumps(content).encode())  # of this note itself
     write_json(Path(run_folder) / "checkpoint" / "latest", content)
 
 
-def read_latest(run_folder) -> dict | None:
+def read_latest(run_folder: Path | str) -> dict | None:
     """Which epoch the newest whole checkpoint is of, and how many processes wrote it."""
     latest = _read_latest(run_folder)
     return latest and {key: latest[key] for key in ("epoch", "num_procs")}
@@ -214,10 +215,10 @@ def _read_latest(run_folder) -> dict | None:
     return content
 
 
-_auto_resumed = set()  # folders in which this process resumes even without resume=True
+_auto_resumed: set[Path] = set()  # folders in which this process resumes even without resume=True
 
 
-def enable_auto_resume(folder):
+def enable_auto_resume(folder: Path | str) -> None:
     """Let whatever is trained in `folder` and below resume from its checkpoint, if it has one.
 
     A job that is started again then resumes, whatever function it calls.
@@ -225,13 +226,19 @@ def enable_auto_resume(folder):
     _auto_resumed.add(real_path(folder))
 
 
-def auto_resumes(run_folder) -> bool:
+def auto_resumes(run_folder: Path | str) -> bool:
     """Whether training in this folder resumes without being asked to."""
     folder = real_path(run_folder)
     return not _auto_resumed.isdisjoint((folder, *folder.parents))
 
 
-def setup_logger_kwargs(exp_name, seed=None, data_dir=None, datestamp=False, now=None) -> dict:
+def setup_logger_kwargs(
+    exp_name: str,
+    seed: int | None = None,
+    data_dir: Path | str | None = None,
+    datestamp: bool = False,
+    now: time.struct_time | None = None,
+) -> dict:
     """Where a run is kept: `data_dir/exp_name/exp_name_s<seed>`, with the date before if asked.
 
     now: the time for the date, as `time.localtime()` gives it

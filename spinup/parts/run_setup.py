@@ -4,8 +4,10 @@ import platform
 import random
 import sys
 import zlib
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
@@ -29,7 +31,7 @@ from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import check, differences
 
 
-def setup(settings: dict, backend: Backend, **limits) -> tuple[Seeds, Schedule]:
+def setup(settings: dict, backend: Backend, **limits: tuple) -> tuple[Seeds, Schedule]:
     """Check the settings, divide the cores, seed the global generators.
 
     Gives the seeds of everything else in this process, and the schedule of the run.
@@ -47,7 +49,9 @@ def setup(settings: dict, backend: Backend, **limits) -> tuple[Seeds, Schedule]:
     return seeds, schedule
 
 
-def make_envs(env_fn, num_envs: int, seeds: Seeds, max_ep_len) -> tuple[VectorEnv, VectorEnv]:
+def make_envs(
+    env_fn: Callable, num_envs: int, seeds: Seeds, max_ep_len: int | None
+) -> tuple[VectorEnv, VectorEnv]:
     """The environments to train in, and one to evaluate in, which share nothing."""
     env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
     return env, VectorEnv(env_fn, 1, seeds.test_env, max_ep_len, apart_from=env)
@@ -78,7 +82,7 @@ def open_logger(
     module: str,
     settings: dict,
     env: VectorEnv,
-    network,
+    network: Any,
     backend: Backend,
     rows: int | None = None,
 ) -> EpochLogger:
@@ -145,7 +149,7 @@ def _lock(folder, config, resume) -> bool:
     return True
 
 
-def algorithm_name(algorithm) -> str:
+def algorithm_name(algorithm: Callable) -> str:
     """What a training function is called in config.json."""
     return name_of_module(algorithm.__module__)
 
@@ -179,7 +183,9 @@ def _core_elsewhere(module: str) -> str | None:
     code = sys.modules.get(module)
     core, file = getattr(code, "core", None), getattr(code, "__file__", None)
     used = getattr(core, "__file__", None)
-    if file is None or used is None or not (own := Path(file).with_name("core.py")).is_file():
+    if core is None or file is None or used is None:
+        return None
+    if not (own := Path(file).with_name("core.py")).is_file():
         return None
     if own.resolve() == Path(used).resolve():
         return None
@@ -189,7 +195,7 @@ def _core_elsewhere(module: str) -> str | None:
     )
 
 
-def refuse_other_settings(folder, config: dict, file: str = "config.json"):
+def refuse_other_settings(folder: Path | str, config: dict, file: str = "config.json") -> None:
     """Say what differs, if the run in `folder` was started with other settings.
 
     file: which of its files holds them

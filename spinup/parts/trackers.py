@@ -13,6 +13,7 @@ import socket
 import time
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from spinup.parts.backend import Backend
 from spinup.parts.errors import UserError
@@ -23,7 +24,7 @@ NO_SETTINGS = ("environment", "logger_kwargs", "spaces", "versions")  # of confi
 PATIENCE = 30  # seconds to wait for a server
 
 
-def require(**wanted: bool):
+def require(**wanted: bool) -> None:
     """Say what to install, if a diary that is wanted (by its package's name) is not there."""
     with preserve_rng():
         for package in (name for name, on in wanted.items() if on):
@@ -57,23 +58,23 @@ class TensorBoard:
         self.writer.write(event.SerializeToString())
         self.writer.flush()
 
-    def settings(self, config: dict):
+    def settings(self, config: dict) -> None:
         from tensorboard.plugins.hparams import summary_v2
 
         self._event(summary=summary_v2.hparams_pb(dict(_flat(config))))
 
-    def row(self, step: int, numbers: dict, when: float):
+    def row(self, step: int, numbers: dict, when: float) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=key, simple_value=x) for key, x in numbers.items()]
         self._event(when, step=step, summary=Summary(value=values))
 
-    def drop_stale(self):
+    def drop_stale(self) -> None:
         """Throw away what was written before the run resumed."""
         for path in self.older:
             path.unlink(missing_ok=True)
 
-    def close(self):
+    def close(self) -> None:
         self.writer.close()
 
 
@@ -105,20 +106,20 @@ class WandB:
         self.run = _start_wandb(_wandb_mode(), about)
         self.next_step = self.run.step  # of a run that goes on at the server, after its last row
 
-    def settings(self, config: dict):
+    def settings(self, config: dict) -> None:
         self.run.config.update(config, allow_val_change=True)
 
-    def row(self, step: int, numbers: dict, when: float):
+    def row(self, step: int, numbers: dict, when: float) -> None:
         if step >= self.next_step:
             self.run.log(numbers | dict(_timestamp=when), step=step, commit=True)
 
-    def drop_stale(self):
+    def drop_stale(self) -> None:
         """Throw away what was written before the run resumed, if the new file has it all."""
         if self.run.offline:
             for path in self.older:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def close(self):
+    def close(self) -> None:
         self.run.finish()
 
 
@@ -185,7 +186,7 @@ def open_trackers(
     backend: Backend | None = None,
 ) -> list:
     """Start the trackers that are asked for, in the run folder."""
-    opened = []
+    opened: list[TensorBoard | WandB] = []
     with preserve_rng(backend):
         if tensorboard:
             opened.append(TensorBoard(folder))
@@ -194,7 +195,9 @@ def open_trackers(
     return opened
 
 
-def log_row(trackers: list, row: dict, count: int, began: float, backend: Backend | None = None):
+def log_row(
+    trackers: list, row: dict, count: int, began: float, backend: Backend | None = None
+) -> None:
     """Write a row to each tracker.
 
     row: a value for each column, which may be a text of the table
@@ -208,7 +211,7 @@ def log_row(trackers: list, row: dict, count: int, began: float, backend: Backen
     call_all(trackers, "row", step, numbers, when, backend=backend)
 
 
-def call_all(trackers: list, method: str, *arguments, backend: Backend | None = None):
+def call_all(trackers: list, method: str, *arguments: Any, backend: Backend | None = None) -> None:
     """Call a method of every tracker; one that fails gets no more calls, and the run continues.
 
     Nothing is lost by that: when the run resumes, the tracker is written again from the table.
