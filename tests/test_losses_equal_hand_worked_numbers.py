@@ -325,7 +325,7 @@ SLOW = t([[0.0, 0.0], [2.0, 6.0], [8.0, 1.0], [9.0, 9.0]])
 STATE = torch.eye(4)
 DQN_BATCH = NStepTransitions(
     STATE[[0, 2, 3]], t([0, 1, 1]), t([0.5, 10.0, 0.0]), STATE[[1, 3, 2]], t([0.0, 1.0, 0.0]),
-    discount=t(0.5), weight=torch.full((3,), 1 / 3), rows=torch.arange(3),
+    discount=t(0.5), weight=torch.full((3,), 1 / 3), indices=torch.arange(3),
 )  # fmt: skip
 
 
