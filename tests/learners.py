@@ -1,6 +1,7 @@
 """The smallest learner and batch that an update can be recorded with."""
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -17,3 +18,9 @@ class Batch(NamedTuple):
 class Learner:
     ac: nn.Module
     optimizer: Adam
+
+
+def replace_update(monkeypatch, module, watched):
+    """Let an algorithm call `watched` for its update, with the settings that its update takes."""
+    watched.__signature__ = signature(module.update)
+    monkeypatch.setattr(module, "update", watched)

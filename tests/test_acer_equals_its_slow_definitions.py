@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
+from learners import replace_update
 from torch import nn
 
 from spinup.algos.pytorch.acer import acer, core
@@ -15,7 +16,9 @@ from spinup.parts.buffers import Segments
 from spinup.parts.checkpoint import read_tree, write_tree
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker
-from spinup.parts.pytorch.learning import SegmentBuffer, gradient_step, to_tensor
+from spinup.parts.pytorch.buffers import SegmentBuffer
+from spinup.parts.pytorch.learning import gradient_step
+from spinup.parts.pytorch.tensors import to_tensor
 
 OBS, ACTIONS, STEPS, GAMMA = 3, 4, 6, 0.9
 NEVER = 1e9  # a trust region too wide to matter
@@ -495,7 +498,7 @@ def test_a_run_remembers_true_successors_and_the_policy_that_played(tmp_path, mo
 
     update = acer.update
     monkeypatch.setattr(acer, "SegmentBuffer", Watched)
-    monkeypatch.setattr(acer, "update", watched)
+    replace_update(monkeypatch, acer, watched)
     acer.acer(
         EnvMaker("CartPole-v1"), steps_per_epoch=300, epochs=2, max_ep_len=15, num_envs=2,
         n_steps=7, replay_size=2000, replay_start=100, num_test_episodes=0,

@@ -11,7 +11,7 @@ from torch import nn
 
 from spinup.algos.pytorch.ppo import ppo as ppo_module
 from spinup.parts.buffers import GAEBuffer, discount_cumsum
-from spinup.parts.pytorch import learning
+from spinup.parts.pytorch import buffers as tensor_buffers
 
 exactly = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 number = st.floats(-10, 10, width=32)
@@ -124,7 +124,7 @@ def test_equal_advantages_become_zero_not_nan():
 
 def test_one_environment_without_a_batch_dimension():
     """As scripts for the original use it; gamma and lam 1/2 make sums one can do in one's head."""
-    buffer = learning.GAEBuffer((3,), (2,), 4, gamma=0.5, lam=0.5)
+    buffer = tensor_buffers.GAEBuffer((3,), (2,), 4, gamma=0.5, lam=0.5)
     rows = [(np.full(3, float(t)), np.full(2, -float(t)), 1.0, 2.0, -0.5) for t in range(4)]
     for row in rows[:2]:
         buffer.store(*row)
@@ -145,7 +145,7 @@ def test_one_environment_without_a_batch_dimension():
 
 
 def test_a_rollout_taken_from_the_torch_buffer_does_not_change_when_it_fills_again():
-    buffer = learning.GAEBuffer(1, 1, 2)
+    buffer = tensor_buffers.GAEBuffer(1, 1, 2)
     for value in (1.0, 2.0):
         buffer.store([value], [value], value, 0.0, 0.0)
     buffer.finish_path()

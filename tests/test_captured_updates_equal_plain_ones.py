@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from learners import Batch, Learner
+from learners import Batch, Learner, replace_update
 from torch import nn
 
 import spinup
@@ -89,7 +89,7 @@ def test_each_update_of_a_training(case, monkeypatch, tmp_path):
         learners[:] = [learner]
         return found
 
-    monkeypatch.setattr(module, "update", twice)
+    replace_update(monkeypatch, module, twice)
     train(algorithm, env_name, settings, tmp_path)
     report = update.report(learners[0])
     assert report.reason is None and report.eager_calls == 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
+from learners import replace_update
 from torch import nn
 
 from spinup.algos.pytorch.ddpg import core as ddpg_core
@@ -429,7 +430,7 @@ def test_a_run_moves_its_policy_as_often_as_the_delay_says(monkeypatch, tmp_path
         moves.append("ac.pi.pi.0.weight" in changed(before, snapshot(learner)))
         return stats
 
-    monkeypatch.setattr(td3, "update", watched)
+    replace_update(monkeypatch, td3, watched)
     td3.td3(
         lambda: gym.make("Pendulum-v1"), steps_per_epoch=15, epochs=1, start_steps=15,
         update_after=0, update_every=5, batch_size=4, num_test_episodes=0, replay_size=20,

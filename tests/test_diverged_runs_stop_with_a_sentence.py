@@ -234,7 +234,7 @@ def test_optimizers_and_models_are_looked_at_before_anything_is_written(tmp_path
         optimizer, folder = kind(network.parameters(), 0.1), tmp_path / kind.__module__
         network(torch.ones(1, 2)).sum().backward()
         optimizer.step()
-        checkpoint = Checkpoint(folder, ac=network, optimizer=optimizer)
+        checkpoint = Checkpoint(folder=folder, ac=network, optimizer=optimizer)
         checkpoint.save(1)
         kept = good_files(folder)
         network.weight.grad = torch.full_like(network.weight, 1e30)  # its square is infinite

@@ -22,7 +22,7 @@ from spinup.parts.envs import Episode, VectorEnv, evaluate
 from spinup.parts.errors import Diverged, UserError
 from spinup.parts.jsonio import convert_json
 from spinup.parts.make_env import EnvMaker, describe_env, make_env
-from spinup.parts.pytorch.learning import ReplayBuffer
+from spinup.parts.pytorch.buffers import ReplayBuffer
 
 
 class Counter(gym.Env):

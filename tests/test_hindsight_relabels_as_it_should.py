@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+from learners import replace_update
 
 from spinup.parts.buffers import Transitions
 from spinup.parts.envs import VectorEnv
@@ -343,7 +344,7 @@ def test_any_off_policy_algorithm_can_learn_from_it(name, tmp_path, monkeypatch)
         return update(learner, batch, **settings)
 
     monkeypatch.setattr(module, "ReplayBuffer", made_for)
-    monkeypatch.setattr(module, "update", watched)
+    replace_update(monkeypatch, module, watched)
     getattr(module, name)(
         maker, steps_per_epoch=200, epochs=1, start_steps=200, update_after=100, update_every=50,
         num_envs=2, batch_size=64, num_test_episodes=1, ac_kwargs=dict(hidden_sizes=(8,)),

@@ -18,8 +18,8 @@ from spinup.parts import run_setup
 from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker, describe_env, env_from_description
+from spinup.parts.pytorch.buffers import GAEBuffer, ReplayBuffer
 from spinup.parts.pytorch.layers import ImageEncoder, is_image
-from spinup.parts.pytorch.learning import GAEBuffer, ReplayBuffer
 from spinup.parts.pytorch.networks import MLPActorCritic
 from spinup.results.playback import load_policy_and_env, make_run_env
 from spinup.run import main

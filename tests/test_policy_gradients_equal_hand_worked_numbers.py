@@ -18,7 +18,8 @@ from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.reinforce import reinforce
 from spinup.algos.pytorch.vpg import vpg
 from spinup.parts.buffers import Rollout
-from spinup.parts.pytorch.learning import Adam, GAEBuffer
+from spinup.parts.pytorch.buffers import GAEBuffer
+from spinup.parts.pytorch.learning import Adam
 from spinup.parts.pytorch.networks import MLPActorCritic, MLPGaussianActor
 
 t = torch.tensor

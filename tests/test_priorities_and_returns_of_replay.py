@@ -9,6 +9,7 @@ import torch
 from gymnasium.spaces import Discrete
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from learners import replace_update
 
 from spinup.algos.pytorch.dqn import dqn
 from spinup.parts.buffers import NStepReplayBuffer, ReplayBuffer
@@ -348,7 +349,12 @@ TINY = dict(
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_dqn_learns_from_n_steps_of_one_episode(monkeypatch, tmp_path, num_envs, prioritized):
     batches, update = [], dqn.update
-    monkeypatch.setattr(dqn, "update", lambda l, b, **k: batches.append(b) or update(l, b, **k))
+
+    def watched(learner, batch, **settings):
+        batches.append(batch)
+        return update(learner, batch, **settings)
+
+    replace_update(monkeypatch, dqn, watched)
     dqn.dqn(
         Circle, n_step=3, prioritized=prioritized, num_envs=num_envs,
         logger_kwargs=dict(output_dir=tmp_path), **TINY,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spinup.algos.pytorch.sac import sac as sac_module
 from spinup.parts.buffers import ReplayBuffer
 from spinup.parts.errors import UserError
-from spinup.parts.pytorch import learning
+from spinup.parts.pytorch import buffers as tensor_buffers
 from spinup.parts.replay_log import ReplayLog
 
 
@@ -67,7 +67,7 @@ def test_one_by_one_equals_many_at_once(size, total):
 
 
 def test_single_transitions_as_scripts_for_the_original_store_them():
-    buffer = learning.ReplayBuffer(obs_dim=(3,), act_dim=2, size=100)
+    buffer = tensor_buffers.ReplayBuffer(obs_dim=(3,), act_dim=2, size=100)
     for k in range(50):
         obs, next_obs = np.full(3, k, np.float64), np.full(3, k + 1, np.float64)
         buffer.store(obs, np.array([k, -k], np.float32), float(k), next_obs, k % 2 == 1)
@@ -87,11 +87,11 @@ def test_single_transitions_as_scripts_for_the_original_store_them():
 
 @pytest.mark.parametrize("module", [sac_module])
 def test_the_algorithms_have_a_replay_buffer_of_this_name(module):
-    assert module.ReplayBuffer is learning.ReplayBuffer
+    assert module.ReplayBuffer is tensor_buffers.ReplayBuffer
 
 
 def test_whole_numbers_stay_whole():
-    buffer = learning.ReplayBuffer(1, None, 10, act_dtype=np.int64)
+    buffer = tensor_buffers.ReplayBuffer(1, None, 10, act_dtype=np.int64)
     store_act = [3, 1, 2]
     buffer.store(np.zeros((3, 1)), store_act, np.arange(3), np.zeros((3, 1)), np.zeros(3, bool))
     batch = buffer.sample_batch(50)
@@ -99,7 +99,7 @@ def test_whole_numbers_stay_whole():
     assert batch.act.tolist() == [store_act[int(r)] for r in batch.rew]
 
 
-@pytest.mark.parametrize("kind", [ReplayBuffer, learning.ReplayBuffer])
+@pytest.mark.parametrize("kind", [ReplayBuffer, tensor_buffers.ReplayBuffer])
 @pytest.mark.parametrize(("size", "stored"), [(100, 10), (10, 10), (10, 27)])
 def test_all_rows_that_are_filled_are_drawn_and_no_others(kind, size, stored):
     buffer = kind(2, 1, size, seed=0)
@@ -125,7 +125,7 @@ def test_equal_seeds_draw_the_same_rows_and_others_do_not():
 
 
 def test_a_batch_does_not_change_when_its_rows_are_overwritten():
-    for kind in (ReplayBuffer, learning.ReplayBuffer):
+    for kind in (ReplayBuffer, tensor_buffers.ReplayBuffer):
         buffer = kind(2, 1, 5)
         store(buffer, 0, 5)
         batch = buffer.sample_batch(20)
@@ -135,7 +135,7 @@ def test_a_batch_does_not_change_when_its_rows_are_overwritten():
 
 
 def test_a_million_halfcheetah_transitions_need_at_most_180_megabytes():
-    buffer = learning.ReplayBuffer((17,), 6, 1_000_000)
+    buffer = tensor_buffers.ReplayBuffer((17,), 6, 1_000_000)
     held = [*vars(buffer).values(), *vars(buffer.ring).values()]
     arrays = [part for part in held if isinstance(part, (np.ndarray, torch.Tensor))]
     assert [array is buffer.ring.storage for array in arrays] == [True]
@@ -199,10 +199,10 @@ def test_the_log_gives_back_the_ring_after_any_history(tmp_path_factory, size, h
 
 
 def test_a_restored_torch_buffer_draws_the_same_batches(tmp_path):
-    buffer = learning.ReplayBuffer(2, 1, 8, seed=0)
+    buffer = tensor_buffers.ReplayBuffer(2, 1, 8, seed=0)
     store(buffer, 0, 13)
     buffer.ring.append_log(tmp_path)
-    fresh = restored(buffer, tmp_path, 8, learning.ReplayBuffer)
+    fresh = restored(buffer, tmp_path, 8, tensor_buffers.ReplayBuffer)
     for _ in range(3):
         for mine, theirs in zip(fresh.sample_batch(6), buffer.sample_batch(6)):
             assert torch.equal(mine, theirs)

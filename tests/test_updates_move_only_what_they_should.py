@@ -20,7 +20,7 @@ from spinup.algos.pytorch.sac import sac
 from spinup.parts import env_memory
 from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
 from spinup.parts.pytorch.layers import mlp
-from spinup.parts.pytorch.learning import Adam, gradient_step, minibatches, polyak_average
+from spinup.parts.pytorch.learning import Adam, Minibatches, gradient_step, polyak_average
 from spinup.parts.pytorch.networks import Ensemble, MLPQFunction, SquashedGaussianMLPActor
 
 OBS, ACT = Box(-1, 1, (3,)), Box(-1, 1, (2,))
@@ -308,7 +308,7 @@ def test_minibatches_visit_every_row_once_in_each_pass_in_a_new_order():
     torch.manual_seed(0)
     row = torch.arange(10.0)
     rollout = Rollout(row[:, None], row, 2 * row, 3 * row, -row)
-    parts = list(minibatches(rollout, 3, minibatch_size=4))
+    parts = list(Minibatches(rollout, 3, size=4))
     assert [i for i, _ in parts] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert [len(part.obs) for _, part in parts] == [4, 4, 2] * 3
     orders = [torch.cat([p.obs[:, 0] for i, p in parts if i == n]).tolist() for n in range(3)]
@@ -323,7 +323,7 @@ def test_minibatches_visit_every_row_once_in_each_pass_in_a_new_order():
 def test_without_minibatches_each_pass_is_the_whole_rollout():
     learner = ppo_learner()
     rollout = rollout_of(learner)
-    parts = list(minibatches(rollout, 3))
+    parts = list(Minibatches(rollout, 3))
     assert [i for i, _ in parts] == [0, 1, 2]
     assert all(part is rollout for _, part in parts)
 

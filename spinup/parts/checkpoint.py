@@ -51,15 +51,26 @@ class Checkpoint:
     """
 
     def __init__(
-        self, folder: Path | str, learner: Any = None, backend: Backend | None = None, **parts: Any
+        self,
+        learner: Any = None,
+        logger: Any = None,
+        folder: Path | str | None = None,
+        backend: Backend | None = None,
+        **parts: Any,
     ):
-        self.run_folder, self.folder = Path(folder), Path(folder) / "checkpoint"
+        """Name what is to be saved.
+
+        logger: of the run; the checkpoint lies in its folder
+        folder: the run folder, where there is no logger
+        """
+        folder = Path(logger.output_dir if folder is None else folder)
+        self.run_folder, self.folder = folder, folder / "checkpoint"
+        parts |= dict(logger=logger)
         self.learner, fields = learner, {} if learner is None else vars(learner)
         fields = {name: part for name, part in fields.items() if hasattr(part, "state_dict")}
         self.parts = fields | {name: part for name, part in parts.items() if part is not None}
         plain_fields(learner)  # or says what cannot be saved, before anything is trained
         self.interrupts, self.epoch_began = 0, time.time()
-        logger = self.parts.get("logger")
         self.divergence_check = (
             DivergenceCheck(folder) if logger is None else logger.divergence_check
         )

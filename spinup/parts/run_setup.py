@@ -6,6 +6,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,9 @@ def space_dims(env: VectorEnv) -> dict:
         obs_dtype=env.obs_dtype,
         act_dtype=np.int64 if discrete else np.float32,
     )
+
+
+def settings_for(settings: dict, *functions: Callable) -> dict:
+    """The settings that these functions take as keyword arguments of the same names."""
+    names = {name for function in functions for name in signature(function).parameters}
+    return {name: value for name, value in settings.items() if name in names}

@@ -1,18 +1,19 @@
-"""What PyTorch's algorithms share: a gradient step, a target network, buffers that give tensors."""
+"""What PyTorch's algorithms share: a gradient step, minibatches, a target network."""
 
+from collections import deque
 from functools import partial
 from itertools import islice, repeat
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import nn
 
-from spinup.parts import buffers
 from spinup.parts.buffers import Rollout
+from spinup.parts.mpi import mpi_avg
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.earlier import unstacked
 from spinup.parts.pytorch.mpi import average_gradients
-from spinup.parts.pytorch.tensors import as_tensors, to_tensor
 
 
 class Adam:
@@ -203,44 +204,48 @@ def polyak_average(source, target, rho):
             mine.lerp_(theirs, 1 - rho)
 
 
-def minibatches(rollout: Rollout, times, minibatch_size=None):
-    """Go through a rollout so many times: at once, or in parts in a new random order each time."""
-    if minibatch_size is None:
-        return ((i, rollout) for i in range(times))
-    # Sampled now, and not when they are asked for: two loops may run at once.
-    seeds = torch.randint(2**63 - 1, (times,)).tolist()
-    return _in_parts(rollout, seeds, minibatch_size)
+class Minibatches:
+    """Go through a rollout `passes` times: whole, or in parts in a new random order each time.
+
+    The orders are sampled when it is made, not while it is gone through: two loops may run at once.
+    """
+
+    def __init__(self, rollout: Rollout, passes: int, size: int | None = None):
+        self.rollout, self.passes, self.size = rollout, passes, size
+        rows = len(rollout.ret)
+        self.per_pass = 1 if size is None else -(-rows // size)
+        self.seeds = None if size is None else torch.randint(2**63 - 1, (passes,)).tolist()
+
+    def __iter__(self):
+        """Yield the number of the pass and a batch."""
+        if self.size is None:
+            yield from ((i, self.rollout) for i in range(self.passes))
+            return
+        shuffle = torch.Generator()
+        for i, seed in enumerate(self.seeds):
+            ret = self.rollout.ret
+            order = torch.randperm(len(ret), generator=shuffle.manual_seed(seed))
+            for indices in order.to(ret.device).split(self.size):
+                yield i, Rollout(*(column[indices] for column in self.rollout))
 
 
-def _in_parts(rollout, seeds, minibatch_size):
-    shuffle = torch.Generator()
-    for i, seed in enumerate(seeds):
-        order = torch.randperm(len(rollout.ret), generator=shuffle.manual_seed(seed))
-        for indices in order.to(rollout.ret.device).split(minibatch_size):
-            yield i, Rollout(*(column[indices] for column in rollout))
+def fit_value(learner, compute_loss_v, batches: Minibatches, max_grad_norm=None):
+    """A step of the value function's optimizer on each batch; gives the loss and its change."""
+    step = partial(minimize, learner.vf_optimizer, compute_loss_v, learner.ac)
+    losses = [step(batch, max_grad_norm) for _, batch in batches]
+    if not losses:  # no passes: the loss as it is
+        with torch.no_grad():
+            losses = [compute_loss_v(learner.ac, batches.rollout)]
+    return dict(LossV=losses[0], DeltaLossV=losses[-1] - losses[0])
 
 
-class ReplayBuffer(buffers.ReplayBuffer):
-    """A ring of transitions that gives batches of tensors."""
+class MovingAverage:
+    """The mean of the last `length` numbers, each averaged over all processes."""
 
-    def __init__(self, *args, device="cpu", **kwargs):
-        super().__init__(*args, convert=as_tensors(device), **kwargs)
+    def __init__(self, length: int):
+        self.numbers = deque(maxlen=length)
 
-
-class SegmentBuffer(buffers.SegmentBuffer):
-    """A ring of segments that gives batches of tensors."""
-
-    def __init__(self, *args, device="cpu", **kwargs):
-        super().__init__(*args, convert=as_tensors(device), **kwargs)
-
-
-class GAEBuffer(buffers.GAEBuffer):
-    """A rollout that gives tensors."""
-
-    def __init__(self, *args, device="cpu", **kwargs):
-        super().__init__(*args, **kwargs)
-        self.device = device
-
-    def get(self) -> Rollout:
-        # Copied, for the buffer fills again while a caller may still hold the rollout.
-        return Rollout(*(to_tensor(column, self.device).clone() for column in super().get()))
+    def add(self, number) -> float:
+        """Take a number in; gives the mean with it, the same in every process."""
+        self.numbers.append(mpi_avg(number.item()))
+        return np.mean(self.numbers)

@@ -1,4 +1,4 @@
-"""Actor-Critic with Experience Replay: learn from past evaluate by correcting for who played it.
+"""Actor-Critic with Experience Replay: replayed segments, truncated importance weights, Retrace.
 
 Read downwards: the losses, the update made of them, what they need, the training loop.
 Networks are in core.py, the settings of a run in config.json, the theory in README.md.
@@ -6,7 +6,6 @@ Networks are in core.py, the settings of a run in config.json, the theory in REA
 
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -14,12 +13,12 @@ from torch import nn
 
 from spinup.algos.pytorch.acer import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import Segments
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import evaluate
 from spinup.parts.pytorch import backend
+from spinup.parts.pytorch.buffers import SegmentBuffer, Segments
 from spinup.parts.pytorch.fast import recorded
-from spinup.parts.pytorch.learning import Adam, SegmentBuffer, gradient_step, polyak_average
+from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
 from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Entropy
@@ -37,7 +36,7 @@ class Learner:
 
 
 def compute_loss_q(ac, batch: Segments, *, gamma, n_steps):
-    """Squared error of the values of the actions taken against their Retrace targets."""
+    """Squared TD error of the values of the actions taken against their Retrace targets."""
     q = ac.q(batch.obs)
     q_a = of_action(q, batch.act)
     with torch.no_grad():
@@ -57,12 +56,12 @@ def compute_loss_pi(ac, average, batch: Segments, q, q_ret, *, c, delta, ent_coe
         logp, logp_average = phi.log_softmax(-1), average(batch.obs).log_softmax(-1)
         pi, rho = logp.exp(), (logp - batch.logp).exp()
         v = (pi * q).sum(-1, keepdim=True)
-        # What the log probability of each action is pushed by: of the one taken, by what was seen
-        # to follow, its weight cut at c; of all, by what the critic says, for what was cut off.
+        # The weight of each action's log probability: for the one taken, the return seen, with
+        # its importance weight truncated at c; for all, the critic's bias correction.
         push = (1 - c / rho).clamp(min=0) * pi * (q - v)
         push.scatter_add_(-1, a, rho.gather(-1, a).clamp(max=c) * (q_ret[:, None] - v))
         entropy = -(pi * logp).sum(-1, keepdim=True)
-        # All as gradients in the logits, where that of log pi(a) is 1 at a, less pi everywhere.
+        # As gradients in the logits, where that of log pi(a) is 1 at a, less pi everywhere.
         g = push - pi * push.sum(-1, keepdim=True) - ent_coef * pi * (logp + entropy)
         k = pi - logp_average.exp()  # of KL(average || pi)
         z = project(g, k, delta)
@@ -98,17 +97,17 @@ def of_action(table, a):
 def retrace(batch: Segments, rho, q_a, v2, *, gamma, n_steps):
     """The Retrace target of every step, from the last step of each segment to the first.
 
-    rho: how much likelier the action taken is by now than when it was taken
-    q_a, v2: the critic's word on the action taken, and on the observation after it
+    rho: importance weight of the action taken
+    q_a, v2: the critic's value of the action taken, and of the observation after it
     """
     follows = gamma * (1 - batch.terminated)
     td_target, carry = batch.rew + follows * v2, follows * (1 - batch.truncated)
     columns = [td_target, carry, rho.clamp(max=1), q_a]
     columns = [column.reshape(-1, n_steps).unbind(1) for column in columns]
-    targets, surprise = [], torch.zeros_like(columns[0][0])  # what comes later than was expected
+    targets, error = [], torch.zeros_like(columns[0][0])  # of later steps, truncated and summed
     for target, carry, trace, q in reversed(list(zip(*columns))):
-        targets.append(target + carry * surprise)
-        surprise = trace * (targets[-1] - q)
+        targets.append(target + carry * error)
+        error = trace * (targets[-1] - q)
     return torch.stack(targets[::-1], 1).reshape(-1)
 
 
@@ -120,7 +119,7 @@ def project(g, k, delta):
 
 def replays_due(t, *, replay_start, replay_ratio, seed):
     """How many replays follow after step `t`: a Poisson number, the same in every process."""
-    # Drawn anew from seed and step, so that there is no stream to share or to save.
+    # Sampled from seed and step alone, so that there is no stream to share or to save.
     return np.random.default_rng((seed, t)).poisson(replay_ratio) if t >= replay_start else 0
 
 
@@ -145,24 +144,24 @@ def acer(
     steps_per_epoch: environment steps in an epoch, over all environments and processes
     epochs: how many epochs
     replay_size: steps each process keeps before the oldest segment is overwritten
-    gamma: what a reward one step later is worth
-    pi_lr: step size of the policy
-    q_lr: step size of the values
+    gamma: discount factor, what a reward one step later is worth
+    pi_lr: learning rate of the policy
+    q_lr: learning rate of the critic
     n_steps: steps of each environment between two updates, which make a segment
-    replay_ratio: updates from remembered segments after each from fresh ones, on average
-    replay_start: steps before the first such update
-    c: the greatest weight of an action taken; the critic stands in for what is cut off
-    delta: how far from the average policy a step may lead, to first order in the KL divergence
-    alpha: what the average policy keeps of itself in an update; closer to 1 is slower
-    ent_coef: reward for staying random
-    max_grad_norm: a longer gradient is shortened to this; none: never
-    num_test_episodes: episodes of the deterministic policy after each epoch
-    max_ep_len: steps after which an episode is cut off
+    replay_ratio: updates from replayed segments for each on-policy update, on average
+    replay_start: steps before the first replayed update
+    c: threshold at which importance weights are truncated; the critic corrects the bias
+    delta: size of the trust region around the average policy, as a linearized KL divergence
+    alpha: share that the average policy network keeps of its weights in an update
+    ent_coef: entropy coefficient, the weight of the entropy in the loss
+    max_grad_norm: gradient-norm clipping, the largest norm of a gradient; none: no clipping
+    num_test_episodes: evaluation episodes of the deterministic policy after each epoch
+    max_ep_len: steps after which an episode is truncated
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
     num_envs: environments stepped together in each process, and segments in an update
     device: where the networks live, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend, alpha=(0, 1))
@@ -173,22 +172,21 @@ def acer(
         seeds.buffer, env.obs_dtype, device=device,
     )  # fmt: skip
     learner = make_learner(ac, pi_lr, q_lr)
-    learn = partial(
-        update, learner, gamma=gamma, n_steps=n_steps, c=c, delta=delta, alpha=alpha,
-        ent_coef=ent_coef, max_grad_norm=max_grad_norm,
-    )  # fmt: skip
-    replays_at = partial(
-        replays_due, replay_start=replay_start, replay_ratio=replay_ratio, seed=settings["seed"]
-    )
+    fixed = run_setup.settings_for(settings, update)
+    replays_at = run_setup.settings_for(settings, replays_due)
     logger = run_setup.open_logger(__name__, settings, env, ac, backend, rows=n_steps * num_envs)
-    checkpoint = Checkpoint(
-        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
-    )
+    checkpoint = Checkpoint(learner, buffer=buffer, env=env, test_env=test_env, logger=logger)
 
     def greedy(obs):
         return ac.act(to_tensor(obs, device), deterministic=True)
 
-    for epoch in checkpoint.epochs(epochs, resume):
+    def learn(t):
+        replays = replays_due(t, **replays_at)
+        yield update(learner, buffer.latest(), **fixed) | dict(Replays=replays)
+        for _ in range(replays):
+            yield update(learner, buffer.sample_batch(num_envs), **fixed)
+
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, logp = ac.step(to_tensor(obs, device))
@@ -197,12 +195,8 @@ def acer(
             whole = buffer.store(obs, act, step.rew, step.obs2, *over, logp)
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
-
-            if whole:
-                logger.store(**learn(buffer.latest()))
-                logger.store(Replays=replays_at(t))
-                for _ in range(replays_at(t)):
-                    logger.store(**learn(buffer.sample_batch(num_envs)))
+            for stats in learn(t) if whole else ():
+                logger.store(**stats)
 
         for test in evaluate(test_env, greedy, schedule.per_process(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)

@@ -1,4 +1,4 @@
-"""Deep Deterministic Policy Gradient: a critic learns values, the policy climbs their slope.
+"""Deep Deterministic Policy Gradient: a critic learns values, the policy follows their gradient.
 
 Read downwards: the losses, the update made of them, the training loop around the update.
 Networks are in core.py, the settings of a run in config.json, the theory in README.md.
@@ -13,12 +13,12 @@ from torch import nn
 
 from spinup.algos.pytorch.ddpg import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import evaluate
 from spinup.parts.pytorch import backend
+from spinup.parts.pytorch.buffers import ReplayBuffer, Transitions
 from spinup.parts.pytorch.fast import recorded
-from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average, updates
+from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average, updates
 from spinup.parts.pytorch.networks import ActionRange, action_limits
 from spinup.parts.pytorch.tensors import standard_normal, to_tensor
 
@@ -31,16 +31,16 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # policy pi and critic q
-    target: nn.Module  # target network, which judges what comes next
+    target: nn.Module  # their target networks
     q_optimizer: Adam
     pi_optimizer: Adam
 
 
 def compute_loss_q(ac, target, batch: Transitions, *, gamma):
-    """Squared error of the critic against its Bellman backup."""
+    """Squared TD error of the critic: against its Bellman backup."""
     o, a, r, o2, terminated = batch
     with torch.no_grad():
-        a2 = target.pi(o2)  # of the target network, as its value is
+        a2 = target.pi(o2)
         q_targ = target.q(o2, a2)
         backup = r + gamma * (1 - terminated) * q_targ
     q = ac.q(o, a)
@@ -49,14 +49,14 @@ def compute_loss_q(ac, target, batch: Transitions, *, gamma):
 
 
 def compute_loss_pi(ac, batch: Transitions):
-    """The policy wants a high value."""
+    """Minus the value of the policy's actions."""
     loss = -ac.q(batch.obs, ac.pi(batch.obs)).mean()
     return loss, dict(LossPi=loss)
 
 
 @recorded
 def update(learner, batch, *, gamma, polyak):
-    """One gradient update: the critic, the policy, then the target network of both."""
+    """One gradient update: the critic, the policy, then the target networks."""
     ac, target = learner.ac, learner.target
     loss, q_stats = compute_loss_q(ac, target, batch, gamma=gamma)
     gradient_step(learner.q_optimizer, loss)
@@ -92,22 +92,22 @@ def ddpg(
     steps_per_epoch: environment steps in an epoch, over all environments and processes
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
-    gamma: what a reward one step later is worth
-    polyak: what the target network keeps of itself when it moves; closer to 1 is slower
-    pi_lr: step size of the policy
-    q_lr: step size of the critic
+    gamma: discount factor, what a reward one step later is worth
+    polyak: share that the target networks keep of their weights in an update
+    pi_lr: learning rate of the policy
+    q_lr: learning rate of the critic
     batch_size: transitions in a gradient step, over all processes
-    start_steps: steps taken at random before the policy acts
+    start_steps: steps with random actions before the policy acts
     update_after: steps before the first update
     update_every: steps between two blocks of updates; a block has as many updates as steps
     act_noise: standard deviation of the exploration noise, in the units of the action
-    num_test_episodes: episodes of the policy without noise after each epoch
-    max_ep_len: steps after which an episode is cut off
+    num_test_episodes: evaluation episodes of the policy without noise after each epoch
+    max_ep_len: steps after which an episode is truncated
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
     num_envs: environments stepped together in each process
     device: where the networks live, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend)
@@ -117,21 +117,20 @@ def ddpg(
     dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
     buffer = ReplayBuffer(**dims)
     learner = make_learner(ac, pi_lr, q_lr)
+    explore = partial(with_noise, bounds=bounds, act_noise=act_noise)
+    fixed = run_setup.settings_for(settings, update)
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
-    checkpoint = Checkpoint(
-        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
-    )
+    checkpoint = Checkpoint(learner, buffer=buffer, env=env, test_env=test_env, logger=logger)
 
     def policy(obs):
         return ac.act(to_tensor(obs, device))
 
-    explore = partial(with_noise, bounds=bounds, act_noise=act_noise)
+    def learn(t):
+        due = schedule.updates_due(t, update_after, update_every)
+        batches = (buffer.sample_batch(schedule.per_process(batch_size)) for _ in due)
+        return updates(update, learner, batches, **fixed)
 
-    def learn(numbers):  # every update is alike, whatever its number
-        batches = (buffer.sample_batch(schedule.per_process(batch_size)) for _ in numbers)
-        return updates(update, learner, batches, gamma=gamma, polyak=polyak)
-
-    for epoch in checkpoint.epochs(epochs, resume):
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act = explore(policy(obs)) if t >= start_steps else env.sample_actions()
@@ -139,8 +138,7 @@ def ddpg(
             buffer.store(obs, act, step.rew, step.obs2, step.terminated, step.truncated)
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
-
-            for stats in learn(schedule.updates_due(t, update_after, update_every)):
+            for stats in learn(t):
                 logger.store(**stats)
 
         for test in evaluate(test_env, policy, schedule.per_process(num_test_episodes)):

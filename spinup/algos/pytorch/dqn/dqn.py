@@ -1,4 +1,4 @@
-"""Deep Q-Network: learn what each action is worth, and take the best one most of the time.
+"""Deep Q-Network: learn what each action is worth, and take the greedy one most of the time.
 
 Read downwards: the loss, the update made of it, the training loop around the update.
 The network is in core.py, the settings of a run in config.json, the theory in README.md.
@@ -15,13 +15,13 @@ from torch.nn import functional as F
 
 from spinup.algos.pytorch.dqn import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import NStepReplayBuffer, NStepTransitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import evaluate
 from spinup.parts.pytorch import backend
+from spinup.parts.pytorch.buffers import NStepReplayBuffer, NStepTransitions
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
-from spinup.parts.pytorch.tensors import as_tensors, to_tensor, uniform
+from spinup.parts.pytorch.tensors import to_tensor, uniform
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossQ Epsilon Time
     TDError"""
@@ -32,7 +32,7 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # q, the value of every action
-    target: nn.Module  # target network, which judges what comes next
+    target: nn.Module  # target network
     q_optimizer: Adam
 
 
@@ -41,8 +41,8 @@ def compute_loss_q(ac, target, batch: NStepTransitions, *, double_q=True):
     o, a, r, o2, terminated, discount, weight, _ = batch
     with torch.no_grad():
         q_targ = target.q(o2)
-        # Double Q: one network chooses the next action, the other judges it, so that a value
-        # which is too high by chance is not also the one that is believed.
+        # Double Q-learning: one network chooses the next action, the other evaluates it; the
+        # maximum of noisy values would be an overestimate.
         a2 = (ac.q(o2) if double_q else q_targ).argmax(-1, keepdim=True)
         backup = r + discount * (1 - terminated) * q_targ.gather(-1, a2).squeeze(-1)
     q = ac.q(o).gather(-1, a[:, None]).squeeze(-1)
@@ -87,46 +87,43 @@ def dqn(
     steps_per_epoch: environment steps in an epoch, over all environments and processes
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
-    gamma: what a reward one step later is worth
-    polyak: what the target network keeps of itself when it moves; 0 makes it a plain copy
+    gamma: discount factor, what a reward one step later is worth
+    polyak: share that the target network keeps of its weights when it moves; 0: a plain copy
     target_every: updates between two moves of the target network
-    lr: step size
+    lr: learning rate
     batch_size: transitions in a gradient step, over all processes
-    start_steps: steps taken at random before the network acts
+    start_steps: steps with random actions before the network acts
     update_after: steps before the first update
     update_every: steps between two blocks of updates; a block has as many updates as steps
-    epsilon_start: share of random actions at first
-    epsilon_end: share of random actions in the end
-    epsilon_steps: steps from the first share to the last
-    double_q: let one network choose the next action and the other judge it
-    n_step: rewards summed before the network's guess stands in for the rest
-    prioritized: draw transitions of large error more often
-    priority_exponent: how much more often; 0 is evenly, 1 in full proportion to the error
-    importance_exponent: how far the loss makes up for that at first; in the end, 1, fully
-    max_grad_norm: a longer gradient is shortened to this; none: never
-    num_test_episodes: episodes of the greedy policy after each epoch
-    max_ep_len: steps after which an episode is cut off
+    epsilon_start: exploration rate at first, the probability of a random action
+    epsilon_end: exploration rate in the end
+    epsilon_steps: steps from the first rate to the last, on a straight line
+    double_q: let the network choose the next action and the target network evaluate it
+    n_step: rewards summed before the target bootstraps from the network
+    prioritized: sample transitions of large TD error more often
+    priority_exponent: how much more often: 0 is uniform, 1 in proportion to the TD error
+    importance_exponent: exponent of the importance-sampling weights at first; 1 in the end
+    max_grad_norm: gradient-norm clipping, the largest norm of a gradient; none: no clipping
+    num_test_episodes: evaluation episodes of the greedy policy after each epoch
+    max_ep_len: steps after which an episode is truncated
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
     num_envs: environments stepped together in each process
     device: where the network lives, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend)
     env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = backend.build_network(actor_critic, env, ac_kwargs, device)
     planned = schedule._replace(epochs=run_setup.planned_epochs(settings))  # not if extended
-    buffer = NStepReplayBuffer(
-        size=replay_size, seed=seeds.buffer, convert=as_tensors(device), n_step=n_step, gamma=gamma,
-        priority_exponent=priority_exponent if prioritized else None, **run_setup.space_dims(env),
-    )  # fmt: skip
+    dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
+    exponent = priority_exponent if prioritized else None
+    buffer = NStepReplayBuffer(**dims, n_step=n_step, gamma=gamma, priority_exponent=exponent)
     learner = make_learner(ac, lr)
-    learn = partial(update, learner, double_q=double_q, polyak=polyak, max_grad_norm=max_grad_norm)
+    fixed = run_setup.settings_for(settings, update)
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
-    checkpoint = Checkpoint(
-        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
-    )
+    checkpoint = Checkpoint(learner, buffer=buffer, env=env, test_env=test_env, logger=logger)
     epsilon_at = partial(linear_schedule, start=epsilon_start, end=epsilon_end, steps=epsilon_steps)
     beta_at = partial(linear_schedule, start=importance_exponent, end=1.0, steps=planned.total())
 
@@ -135,7 +132,15 @@ def dqn(
         explore = uniform((len(obs),)) < epsilon
         return np.where(explore, env.sample_actions(), act) if any(explore) else act
 
-    for epoch in checkpoint.epochs(epochs, resume):
+    def learn(t):
+        for number in schedule.updates_due(t, update_after, update_every):
+            batch = buffer.sample_batch(schedule.per_process(batch_size), beta_at(t))
+            stats = update(learner, batch, **fixed, move_target=number % target_every == 0)
+            if prioritized:
+                buffer.update_priorities(batch.indices.cpu(), stats["TDError"].cpu())
+            yield stats
+
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act = policy(obs, epsilon_at(t)) if t >= start_steps else env.sample_actions()
@@ -143,20 +148,13 @@ def dqn(
             buffer.store(obs, act, step.rew, step.obs2, step.terminated, step.truncated)
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
-
-            for number in schedule.updates_due(t, update_after, update_every):
-                batch = buffer.sample_batch(schedule.per_process(batch_size), beta_at(t))
-                stats = learn(batch, move_target=number % target_every == 0)
-                if prioritized:
-                    buffer.update_priorities(batch.indices.cpu(), stats["TDError"].cpu())
+            for stats in learn(t):
                 logger.store(**stats)
 
         for test in evaluate(test_env, policy, schedule.per_process(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)
-        last = schedule.steps(epoch).stop
-        logger.dump_epoch(
-            COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=last, Epsilon=epsilon_at(last)
-        )
+        end = schedule.steps(epoch).stop
+        logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=end, Epsilon=epsilon_at(end))
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:
             logger.save_state({})
     return ac

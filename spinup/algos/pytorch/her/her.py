@@ -1,8 +1,7 @@
 """Hindsight Experience Replay: what was reached by mistake is learned from as if it was meant.
 
-Read downwards: the losses (of TD3, DDPG or DQN), the update made of them, the training loop around
-the update. What is new is the replay buffer, HindsightBuffer in parts/hindsight.py. Networks are in
-core.py, the settings of a run in config.json, the theory in README.md.
+Read downwards: the losses (of TD3, DDPG or DQN), the update, the training loop; what is new is
+HindsightBuffer in parts/hindsight.py. Networks are in core.py, the theory in README.md.
 """
 
 from copy import deepcopy
@@ -14,14 +13,14 @@ from torch import nn
 
 from spinup.algos.pytorch.her import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import evaluate
-from spinup.parts.hindsight import HindsightBuffer, goal_layout
+from spinup.parts.hindsight import goal_layout
 from spinup.parts.pytorch import backend
+from spinup.parts.pytorch.buffers import HindsightBuffer, Transitions
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
-from spinup.parts.pytorch.tensors import as_tensors, to_tensor
+from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Time
     SuccessRate TestSuccessRate"""
@@ -32,13 +31,13 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # critics q and, for continuous actions, the policy pi
-    target: nn.Module  # target network, which judges what comes next
+    target: nn.Module  # their target networks
     q_optimizer: Adam
     pi_optimizer: Adam | None  # only for continuous actions
 
 
 def compute_loss_q(ac, target, batch: Transitions, *, gamma, recipe):
-    """Squared error of the critics (TD3 has two, DDPG one) against one Bellman backup."""
+    """Squared TD error of the critics (TD3 has two, DDPG one) against one Bellman backup."""
     o, a, r, o2, terminated = batch
     with torch.no_grad():
         a2, bounds, clip = target.pi(o2), recipe.bounds, recipe.noise_clip
@@ -54,7 +53,7 @@ def compute_loss_q_discrete(ac, target, batch: Transitions, *, gamma):
     """Huber error of the values of the actions taken against their Bellman backup (double DQN)."""
     o, a, r, o2, terminated = batch
     with torch.no_grad():
-        a2 = ac.q(o2).argmax(-1, keepdim=True)  # one network chooses, the other judges
+        a2 = ac.q(o2).argmax(-1, keepdim=True)  # one network chooses, the other evaluates
         backup = r + gamma * (1 - terminated) * target.q(o2).gather(-1, a2).squeeze(-1)
     q = ac.q(o).gather(-1, a[:, None]).squeeze(-1)
     loss = nn.functional.smooth_l1_loss(q, backup)
@@ -62,7 +61,7 @@ def compute_loss_q_discrete(ac, target, batch: Transitions, *, gamma):
 
 
 def compute_loss_pi(ac, batch: Transitions):
-    """The policy wants a high value, by the first critic."""
+    """Minus the value of the policy's actions, by the first critic."""
     return -ac.q(batch.obs, ac.pi(batch.obs))[0].mean()
 
 
@@ -104,46 +103,49 @@ def her(
     steps_per_epoch: environment steps in an epoch, over all environments and processes
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
-    gamma: what a reward one step later is worth
-    polyak: what the target network keeps of itself when it moves; closer to 1 is slower
-    lr: step size of policy and critics
+    gamma: discount factor, what a reward one step later is worth
+    polyak: share that the target networks keep of their weights in an update
+    lr: learning rate of policy and critics
     batch_size: transitions in a gradient step, over all processes
-    start_steps: steps taken at random before the policy acts
+    start_steps: steps with random actions before the policy acts
     update_after: steps before the first update
     update_every: steps between two blocks of updates; a block has as many updates as steps
     act_noise: standard deviation of the noise on continuous actions, in the units of the action
-    random_eps: share of actions that are wholly random
-    method: who learns: td3, ddpg or dqn; auto is td3, and dqn for discrete actions
+    random_eps: exploration rate, the probability of an action that is wholly random
+    method: the learner: td3, ddpg or dqn; auto is td3, and dqn for discrete actions
     strategy: where a new goal is from: future, final or episode
     k: transitions that get a new goal for each that keeps its own; 0: no hindsight
-    num_test_episodes: episodes of the policy without noise after each epoch
-    max_ep_len: steps after which an episode is cut off
+    num_test_episodes: evaluation episodes of the policy without noise after each epoch
+    max_ep_len: steps after which an episode is truncated
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
     num_envs: environments stepped together in each process
     device: where the networks live, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend)
     env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     recipe = core.choose_recipe(method, env.action_space, device)
-    ac_kwargs = dict(recipe.networks) | dict(ac_kwargs or {})
-    ac = backend.build_network(actor_critic, env, ac_kwargs, device)
-    dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, strategy=strategy)
-    buffer = HindsightBuffer(goal_layout(env), k=k, convert=as_tensors(device), **dims)
+    kwargs = dict(recipe.networks) | dict(ac_kwargs or {})
+    ac = backend.build_network(actor_critic, env, kwargs, device)
+    dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
+    buffer = HindsightBuffer(goal_layout(env), **dims, strategy=strategy, k=k)
     learner = make_learner(ac, lr)
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
-    checkpoint = Checkpoint(
-        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
-    )
-    learn = partial(update, learner, gamma=gamma, polyak=polyak, recipe=recipe)
+    checkpoint = Checkpoint(learner, buffer=buffer, env=env, test_env=test_env, logger=logger)
+    fixed = run_setup.settings_for(settings, update) | dict(recipe=recipe)
     explore = partial(core.explore, env, recipe.bounds, act_noise=act_noise, random_eps=random_eps)
 
     def policy(obs):
         return ac.act(to_tensor(obs, device))
 
-    for epoch in checkpoint.epochs(epochs, resume):
+    def learn(t):
+        for number in schedule.updates_due(t, update_after, update_every):
+            batch = buffer.sample_batch(schedule.per_process(batch_size))
+            yield update(learner, batch, **fixed, move_policy=number % recipe.policy_delay == 0)
+
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act = explore(policy(obs)) if t >= start_steps else env.sample_actions()
@@ -151,10 +153,8 @@ def her(
             buffer.store(obs, act, step.rew, step.obs2, step.terminated, step.truncated)
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length, SuccessRate=episode.success)
-
-            for number in schedule.updates_due(t, update_after, update_every):
-                batch = buffer.sample_batch(schedule.per_process(batch_size))
-                logger.store(**learn(batch, move_policy=number % recipe.policy_delay == 0))
+            for stats in learn(t):
+                logger.store(**stats)
 
         for test in evaluate(test_env, policy, schedule.per_process(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length, TestSuccessRate=test.success)

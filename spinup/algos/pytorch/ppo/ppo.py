@@ -7,20 +7,24 @@ Networks are in core.py, the settings of a run in config.json, the theory in REA
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
 from torch import nn
 
 from spinup.algos.pytorch.ppo import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
-from spinup.parts.mpi import mpi_avg
 from spinup.parts.pytorch import backend
+from spinup.parts.pytorch.buffers import GAEBuffer as PPOBuffer
+from spinup.parts.pytorch.buffers import Rollout
 from spinup.parts.pytorch.fast import run_concurrently
-from spinup.parts.pytorch.learning import Adam, compute_gradient, minibatches, minimize
-from spinup.parts.pytorch.learning import GAEBuffer as PPOBuffer
+from spinup.parts.pytorch.learning import (
+    Adam,
+    Minibatches,
+    MovingAverage,
+    compute_gradient,
+    fit_value,
+)
 from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
@@ -61,29 +65,25 @@ def update(
     learner, rollout, *, clip_ratio, target_kl, train_pi_iters, train_v_iters,
     minibatch_size=None, ent_coef=0.0, max_grad_norm=None,
 ):  # fmt: skip
-    """Policy steps on one rollout until the policy has moved far enough; and value steps."""
-    pi_batches = minibatches(rollout, train_pi_iters, minibatch_size)
-    v_batches = minibatches(rollout, train_v_iters, minibatch_size)
-    per_pass = -(-len(rollout.ret) // (minibatch_size or len(rollout.ret)))
+    """Policy steps on one rollout until the policy has moved far enough, and value steps."""
+    clip = dict(clip_ratio=clip_ratio, ent_coef=ent_coef)
+    pi_batches = Minibatches(rollout, train_pi_iters, minibatch_size)
+    v_batches = Minibatches(rollout, train_v_iters, minibatch_size)
 
     def improve_policy():
-        losses, kls, clip = [], [], dict(clip_ratio=clip_ratio, ent_coef=ent_coef)
-        gradient = partial(compute_gradient, learner.pi_optimizer, compute_loss_pi, learner.ac)
+        losses, kl = [], MovingAverage(pi_batches.per_pass)
         for i, batch in pi_batches:
-            loss, stats = gradient(batch, max_grad_norm, **clip)
+            loss, stats = compute_gradient(
+                learner.pi_optimizer, compute_loss_pi, learner.ac, batch, max_grad_norm, **clip
+            )
             losses.append(loss)
-            kls.append(mpi_avg(stats["KL"].item()))  # over all processes, so that all stop together
-            if target_kl is not None and np.mean(kls[-per_pass:]) > 1.5 * target_kl:
+            if kl.add(stats["KL"]) > 1.5 * (torch.inf if target_kl is None else target_kl):
                 break
             learner.pi_optimizer.step()
         return stats | dict(LossPi=losses[0], DeltaLossPi=losses[-1] - losses[0], StopIter=i)
 
-    def fit_value():
-        step = partial(minimize, learner.vf_optimizer, compute_loss_v, learner.ac)
-        losses = [step(batch, max_grad_norm) for _, batch in v_batches]
-        return dict(LossV=losses[0], DeltaLossV=losses[-1] - losses[0])
-
-    return run_concurrently(learner.ac, improve_policy, fit_value)
+    fit = partial(fit_value, learner, compute_loss_v, v_batches, max_grad_norm)
+    return run_concurrently(learner.ac, improve_policy, fit)
 
 
 def make_learner(ac, pi_lr, vf_lr):
@@ -105,23 +105,23 @@ def ppo(
     seed: where all randomness starts; equal seeds give equal runs
     steps_per_epoch: environment steps between two updates, over all environments and processes
     epochs: how many updates
-    gamma: what a reward one step later is worth
-    clip_ratio: how far an action's probability may move, as a share, and still be rewarded
-    pi_lr: step size of the policy
-    vf_lr: step size of the value function
+    gamma: discount factor, what a reward one step later is worth
+    clip_ratio: how far the probability ratio of an action may move from 1 and still be rewarded
+    pi_lr: learning rate of the policy
+    vf_lr: learning rate of the value function
     train_pi_iters: policy passes over an epoch's experience, at most
     train_v_iters: value passes over an epoch's experience
-    lam: trust in rewards seen (1) against values guessed (0) when an action is judged
-    max_ep_len: steps after which an episode is cut off
-    target_kl: stop an epoch's policy steps once it moved 1.5 times this far; none: never
+    lam: GAE lambda of the advantages: 1 is Monte Carlo, 0 is the one-step TD error
+    max_ep_len: steps after which an episode is truncated
+    target_kl: early stopping of an epoch's policy steps, at a KL of 1.5 times this; none: never
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
     num_envs: environments stepped together in each process
     device: where the networks live, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     minibatch_size: rows per gradient step in each process; none: the whole rollout at once
-    ent_coef: reward for staying random, per action dimension
-    max_grad_norm: a longer gradient is shortened to this; none: never
+    ent_coef: entropy coefficient, the weight of the entropy per action dimension in the loss
+    max_grad_norm: gradient-norm clipping, the largest norm of a gradient; none: no clipping
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend)
@@ -130,19 +130,15 @@ def ppo(
     dims = run_setup.space_dims(env) | dict(num_envs=num_envs, device=device)
     buffer = PPOBuffer(**dims, size=schedule.steps_per_env, gamma=gamma, lam=lam)
     learner = make_learner(ac, pi_lr, vf_lr)
-    learn = partial(
-        update, learner, clip_ratio=clip_ratio, target_kl=target_kl,
-        train_pi_iters=train_pi_iters, train_v_iters=train_v_iters,
-        minibatch_size=minibatch_size, ent_coef=ent_coef, max_grad_norm=max_grad_norm,
-    )  # fmt: skip
+    learn = partial(update, learner, **run_setup.settings_for(settings, update))
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
-    checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
+    checkpoint = Checkpoint(learner, env=env, logger=logger)
 
     @torch.no_grad()
     def value_of(obs):
         return ac.v(to_tensor(obs, device)).cpu().numpy()
 
-    for epoch in checkpoint.epochs(epochs, resume):
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for _ in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, val, logp = ac.step(to_tensor(obs, device))

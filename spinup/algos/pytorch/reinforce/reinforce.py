@@ -1,4 +1,4 @@
-"""REINFORCE: let chance choose, and make what high rewards followed more probable.
+"""REINFORCE: sample actions, and make those that high returns followed more probable.
 
 Read downwards: two losses, the update made of them, the training loop around the update.
 Networks are in core.py, the settings of a run in config.json, the theory in README.md.
@@ -13,12 +13,12 @@ from torch import nn
 
 from spinup.algos.pytorch.reinforce import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.mpi import mpi_avg
 from spinup.parts.pytorch import backend
-from spinup.parts.pytorch.learning import Adam, GAEBuffer, gradient_step, minimize
+from spinup.parts.pytorch.buffers import GAEBuffer, Rollout
+from spinup.parts.pytorch.learning import Adam, Minibatches, fit_value, gradient_step
 from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = "Epoch EpRet* EpLen TotalEnvInteracts LossPi LossV Entropy Time"
@@ -34,7 +34,7 @@ class Learner:
 
 
 def compute_loss_pi(ac, rollout: Rollout, expected):
-    """Its slope makes an action more probable the more its return was above the expected one."""
+    """Its gradient makes an action more probable the more its return was above the baseline."""
     pi, logp = ac.pi(rollout.obs, rollout.act)
     loss = -(logp * (rollout.ret - expected)).mean()
     return loss, dict(LossPi=loss, Entropy=pi.entropy().mean())
@@ -51,8 +51,7 @@ def update(learner, rollout, *, baseline, train_v_iters):
     loss, stats = compute_loss_pi(learner.ac, rollout, expected)
     gradient_step(learner.pi_optimizer, loss)
     if baseline == "value":
-        for _ in range(train_v_iters):
-            minimize(learner.vf_optimizer, compute_loss_v, learner.ac, rollout)
+        fit_value(learner, compute_loss_v, Minibatches(rollout, train_v_iters))
     return stats | dict(LossV=((expected - rollout.ret) ** 2).mean())
 
 
@@ -82,17 +81,17 @@ def reinforce(
     seed: where all randomness starts; equal seeds give equal runs
     steps_per_epoch: environment steps between two updates, over all environments and processes
     epochs: how many updates
-    gamma: what a reward one step later is worth
-    baseline: what a return is compared with: none, the average of them all, or the state's value
-    pi_lr: step size of the policy
-    vf_lr: step size of the value function, if that is the baseline
+    gamma: discount factor, what a reward one step later is worth
+    baseline: what a return is compared with: none, the average of all, or the value of its state
+    pi_lr: learning rate of the policy
+    vf_lr: learning rate of the value function, if that is the baseline
     train_v_iters: value passes over an epoch's experience, if that is the baseline
-    max_ep_len: steps after which an episode is cut off
+    max_ep_len: steps after which an episode is truncated
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
     num_envs: environments stepped together in each process
     device: where the networks live, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend)
@@ -101,17 +100,17 @@ def reinforce(
     dims = run_setup.space_dims(env) | dict(num_envs=num_envs, device=device)
     buffer = GAEBuffer(**dims, size=schedule.steps_per_env, gamma=gamma)
     learner = make_learner(ac, pi_lr, vf_lr)
-    learn = partial(update, learner, baseline=baseline, train_v_iters=train_v_iters)
+    learn = partial(update, learner, **run_setup.settings_for(settings, update))
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
-    checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
+    checkpoint = Checkpoint(learner, env=env, logger=logger)
 
     @torch.no_grad()
     def value_of(obs):
         if baseline != "value":
-            return np.zeros(len(obs))  # there is no guess; what was seen must do
+            return np.zeros(len(obs))  # no bootstrapping: only the rewards that were seen
         return ac.v(to_tensor(obs, device)).cpu().numpy()
 
-    for epoch in checkpoint.epochs(epochs, resume):
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for _ in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, val, logp = ac.step(to_tensor(obs, device))

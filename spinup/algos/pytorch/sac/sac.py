@@ -1,4 +1,4 @@
-"""Soft Actor-Critic: two critics and a policy that is paid for staying random.
+"""Soft Actor-Critic: two critics, and a policy that maximizes reward and entropy.
 
 Read downwards: the losses, the update made of them, the training loop around the update.
 Networks are in core.py, the settings of a run in config.json, the theory in README.md.
@@ -6,19 +6,18 @@ Networks are in core.py, the settings of a run in config.json, the theory in REA
 
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import nn
 
 from spinup.algos.pytorch.sac import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import evaluate
 from spinup.parts.pytorch import backend
+from spinup.parts.pytorch.buffers import ReplayBuffer, Transitions
 from spinup.parts.pytorch.fast import recorded
-from spinup.parts.pytorch.learning import Adam, ReplayBuffer, gradient_step, polyak_average, updates
+from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average, updates
 from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi*
@@ -30,8 +29,8 @@ class Learner:
     """All that the update reads and writes."""
 
     ac: nn.Module  # policy pi and critics q1, q2
-    target: nn.Module  # target network; only its critics are asked
-    temperature: core.Temperature  # alpha, what entropy is worth
+    target: nn.Module  # target network; only its critics are used
+    temperature: core.Temperature  # alpha, the weight of entropy
     q_optimizer: Adam
     pi_optimizer: Adam
     alpha_optimizer: Adam | None  # only where alpha is learned
@@ -58,7 +57,7 @@ def compute_loss_pi(ac, batch: Transitions, *, alpha):
 
 
 def compute_loss_alpha(temperature, logp, *, target_entropy):
-    """Entropy becomes dearer while the policy has less of it than the target, else cheaper."""
+    """Alpha grows while the policy has less entropy than the target, else it shrinks."""
     return -temperature.log_alpha * (logp.detach().mean() + target_entropy)
 
 
@@ -80,11 +79,9 @@ def update(learner, batch, *, gamma, polyak, target_entropy):
 
 def make_learner(ac, lr, alpha):
     temperature = core.Temperature(alpha).to(next(ac.parameters()).device)
-    return Learner(
-        ac, deepcopy(ac), temperature, Adam(core.q_parameters(ac), lr),
-        Adam(ac.pi.parameters(), lr),
-        Adam(temperature.parameters(), lr) if temperature.learned else None,
-    )  # fmt: skip
+    q_optimizer, pi_optimizer = Adam(core.q_parameters(ac), lr), Adam(ac.pi.parameters(), lr)
+    alpha_optimizer = Adam(temperature.parameters(), lr) if temperature.learned else None
+    return Learner(ac, deepcopy(ac), temperature, q_optimizer, pi_optimizer, alpha_optimizer)
 
 
 def sac(
@@ -102,21 +99,21 @@ def sac(
     steps_per_epoch: environment steps in an epoch, over all environments and processes
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
-    gamma: what a reward one step later is worth
-    polyak: what the target network keeps of itself in an update; closer to 1 is slower
-    lr: step size of policy, critics and, where it is learned, alpha
-    alpha: what a nat of entropy is worth in reward; 'auto' learns it
+    gamma: discount factor, what a reward one step later is worth
+    polyak: share that the target network keeps of its weights in an update
+    lr: learning rate of policy, critics and, where it is learned, alpha
+    alpha: temperature, what a nat of entropy is worth in reward; 'auto' learns it
     batch_size: transitions in a gradient step, over all processes
-    start_steps: steps taken at random before the policy acts
+    start_steps: steps with random actions before the policy acts
     update_after: steps before the first update
     update_every: steps between two blocks of updates; a block has as many updates as steps
-    num_test_episodes: episodes of the deterministic policy after each epoch
-    max_ep_len: steps after which an episode is cut off
+    num_test_episodes: evaluation episodes of the deterministic policy after each epoch
+    max_ep_len: steps after which an episode is truncated
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
     num_envs: environments stepped together in each process
     device: where the networks live, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend)
@@ -126,34 +123,30 @@ def sac(
     buffer = ReplayBuffer(**dims)
     learner = make_learner(ac, lr, alpha)
     target_entropy = core.target_entropy(env.action_space)
+    fixed = run_setup.settings_for(settings, update) | dict(target_entropy=target_entropy)
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
-    checkpoint = Checkpoint(
-        logger.output_dir, learner, buffer=buffer, env=env, test_env=test_env, logger=logger
-    )
+    checkpoint = Checkpoint(learner, buffer=buffer, env=env, test_env=test_env, logger=logger)
 
-    def policy(obs, deterministic=False):
+    def policy(obs, deterministic=True):
         return ac.act(to_tensor(obs, device), deterministic)
 
-    greedy = partial(policy, deterministic=True)
-
-    def learn(numbers):  # every update is alike, whatever its number
-        batches = (buffer.sample_batch(schedule.per_process(batch_size)) for _ in numbers)
-        fixed = dict(gamma=gamma, polyak=polyak, target_entropy=target_entropy)
+    def learn(t):
+        due = schedule.updates_due(t, update_after, update_every)
+        batches = (buffer.sample_batch(schedule.per_process(batch_size)) for _ in due)
         return updates(update, learner, batches, **fixed)
 
-    for epoch in checkpoint.epochs(epochs, resume):
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for t in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
-            act = policy(obs) if t >= start_steps else env.sample_actions()
+            act = policy(obs, deterministic=False) if t >= start_steps else env.sample_actions()
             step = env.step(act)
             buffer.store(obs, act, step.rew, step.obs2, step.terminated, step.truncated)
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
-
-            for stats in learn(schedule.updates_due(t, update_after, update_every)):
+            for stats in learn(t):
                 logger.store(**stats)
 
-        for test in evaluate(test_env, greedy, schedule.per_process(num_test_episodes)):
+        for test in evaluate(test_env, policy, schedule.per_process(num_test_episodes)):
             logger.store(TestEpRet=test.ret, TestEpLen=test.length)
         logger.dump_epoch(COLUMNS, Epoch=epoch + 1, TotalEnvInteracts=schedule.steps(epoch).stop)
         if (epoch + 1) % save_freq == 0 or epoch + 1 == epochs:

@@ -1,4 +1,4 @@
-"""Trust Region Policy Optimization: the step that promises most while behaviour hardly changes.
+"""Trust Region Policy Optimization: the best step within a small KL divergence.
 
 Read downwards: two losses, the update, the tools it is made of, the training loop around it.
 Networks and the solver are in core.py, a run's settings in config.json, the theory in README.md.
@@ -12,11 +12,11 @@ from torch import nn
 
 from spinup.algos.pytorch.trpo import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.pytorch import backend
-from spinup.parts.pytorch.learning import Adam, GAEBuffer, minimize
+from spinup.parts.pytorch.buffers import GAEBuffer, Rollout
+from spinup.parts.pytorch.learning import Adam, Minibatches, fit_value
 from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
@@ -32,7 +32,7 @@ class Learner:
 
 
 def compute_loss_pi(ac, rollout: Rollout, old_pi):
-    """The surrogate, minus the advantage to expect; and the mean KL from the old policy."""
+    """The surrogate: minus the expected advantage, by importance sampling; and the mean KL."""
     pi, logp = ac.pi(rollout.obs, rollout.act)
     ratio = torch.exp(logp - rollout.logp)
     kl = core.kl_divergence(old_pi, pi)  # one row per state, perhaps a number per dimension
@@ -46,7 +46,7 @@ def compute_loss_v(ac, rollout: Rollout):
 
 def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, **search):
     """One policy step to the edge of the trust region, then value steps, all on one rollout."""
-    ac, params, v_losses = learner.ac, core.learned(learner.ac.pi), []
+    ac, params = learner.ac, core.learned(learner.ac.pi)
     with torch.no_grad():
         old_pi, _ = ac.pi(rollout.obs, rollout.act)
     loss, kl = compute_loss_pi(ac, rollout, old_pi)
@@ -56,9 +56,8 @@ def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, *
     xHx = (x @ H(x)).item()
     step = (2 * delta / xHx) ** 0.5 * x if 0 < xHx < torch.inf else torch.zeros_like(x)
     stats = line_search(ac, rollout, old_pi, step, delta, **search)
-    for _ in range(train_v_iters):
-        v_losses.append(minimize(learner.vf_optimizer, compute_loss_v, ac, rollout))
-    return stats | dict(LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0])
+    v_batches = Minibatches(rollout, train_v_iters)
+    return stats | fit_value(learner, compute_loss_v, v_batches)
 
 
 @torch.no_grad()
@@ -99,22 +98,22 @@ def trpo(
     seed: where all randomness starts; equal seeds give equal runs
     steps_per_epoch: environment steps between two updates, over all environments and processes
     epochs: how many updates
-    gamma: what a reward one step later is worth
-    delta: how far the policy may move in an update, as a mean KL divergence
-    vf_lr: step size of the value function
-    train_v_iters: value steps on an epoch's experience
-    damping_coeff: added to the curvature in every direction, so that none seems free
-    cg_iters: steps of conjugate gradient towards the direction, at most
-    backtrack_iters: attempts of the line search, at most
-    backtrack_coeff: what is kept of the step's length at each further attempt
-    lam: trust in rewards seen (1) against values guessed (0) when an action is judged
-    max_ep_len: steps after which an episode is cut off
+    gamma: discount factor, what a reward one step later is worth
+    delta: size of the trust region, the mean KL divergence that an update may reach
+    vf_lr: learning rate of the value function
+    train_v_iters: value passes over an epoch's experience
+    damping_coeff: added to the diagonal of the Fisher matrix, which may be nearly singular
+    cg_iters: iterations of conjugate gradient, at most
+    backtrack_iters: attempts of the backtracking line search, at most
+    backtrack_coeff: factor of the step's length at each further attempt
+    lam: GAE lambda of the advantages: 1 is Monte Carlo, 0 is the one-step TD error
+    max_ep_len: steps after which an episode is truncated
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
-    algo: trpo, or npg for the natural policy gradient, which does without the line search
+    algo: trpo, or npg for the natural policy gradient, which has no line search
     num_envs: environments stepped together in each process
     device: where the networks live, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend)
@@ -124,18 +123,15 @@ def trpo(
     buffer = GAEBuffer(size=schedule.steps_per_env, gamma=gamma, lam=lam, **dims)
     learner = make_learner(ac, vf_lr)
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
-    learn = partial(
-        update, learner, delta=delta, damping_coeff=damping_coeff, cg_iters=cg_iters,
-        backtrack_iters=backtrack_iters, backtrack_coeff=backtrack_coeff,
-        train_v_iters=train_v_iters, algo=algo, log=logger.log,
-    )  # fmt: skip
-    checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
+    fixed = run_setup.settings_for(settings, update, line_search)
+    learn = partial(update, learner, log=logger.log, **fixed)
+    checkpoint = Checkpoint(learner, env=env, logger=logger)
 
     @torch.no_grad()
     def value_of(obs):
         return ac.v(to_tensor(obs, device)).cpu().numpy()
 
-    for epoch in checkpoint.epochs(epochs, resume):
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for _ in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, val, logp = ac.step(to_tensor(obs, device))

@@ -12,12 +12,12 @@ from torch import nn
 
 from spinup.algos.pytorch.vpg import core
 from spinup.parts import run_setup
-from spinup.parts.buffers import Rollout
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import VectorEnv
 from spinup.parts.pytorch import backend
-from spinup.parts.pytorch.learning import Adam, gradient_step, minimize
-from spinup.parts.pytorch.learning import GAEBuffer as VPGBuffer
+from spinup.parts.pytorch.buffers import GAEBuffer as VPGBuffer
+from spinup.parts.pytorch.buffers import Rollout
+from spinup.parts.pytorch.learning import Adam, Minibatches, fit_value, gradient_step
 from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
@@ -34,14 +34,15 @@ class Learner:
 
 
 def compute_loss_pi(ac, rollout: Rollout):
-    """Its slope is the policy gradient; the number itself says nothing about the policy."""
+    """Its gradient is the policy gradient; its value says nothing about the policy."""
     pi, logp = ac.pi(rollout.obs, rollout.act)
     log_ratio = logp - rollout.logp
+    entropy = pi.entropy().mean()
     loss = -(logp * rollout.adv).mean()
     return loss, dict(
         KL=-log_ratio.mean(),
         KLNonNegative=(torch.expm1(log_ratio) - log_ratio).clamp(min=0).mean(),  # but for rounding
-        Entropy=pi.entropy().mean(),
+        Entropy=entropy,
     )
 
 
@@ -51,18 +52,14 @@ def compute_loss_v(ac, rollout: Rollout):
 
 
 def update(learner, rollout, *, train_v_iters):
-    """One policy step on one rollout, then value steps."""
-    v_losses = []
-    loss_pi, _ = compute_loss_pi(learner.ac, rollout)
-    gradient_step(learner.pi_optimizer, loss_pi)
-    for _ in range(train_v_iters):
-        v_losses.append(minimize(learner.vf_optimizer, compute_loss_v, learner.ac, rollout))
+    """One policy step on one rollout, and value steps."""
+    v_batches = Minibatches(rollout, train_v_iters)
+    loss, _ = compute_loss_pi(learner.ac, rollout)
+    gradient_step(learner.pi_optimizer, loss)
     with torch.no_grad():  # again, to tell how far the step went
-        new_loss_pi, stats = compute_loss_pi(learner.ac, rollout)
-    return stats | dict(
-        LossPi=loss_pi, DeltaLossPi=new_loss_pi - loss_pi,
-        LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0],
-    )  # fmt: skip
+        new_loss, stats = compute_loss_pi(learner.ac, rollout)
+    stats |= dict(LossPi=loss, DeltaLossPi=new_loss - loss)
+    return stats | fit_value(learner, compute_loss_v, v_batches)
 
 
 def make_learner(ac, pi_lr, vf_lr):
@@ -82,17 +79,17 @@ def vpg(
     seed: where all randomness starts; equal seeds give equal runs
     steps_per_epoch: environment steps between two updates, over all environments and processes
     epochs: how many updates
-    gamma: what a reward one step later is worth
-    pi_lr: step size of the policy
-    vf_lr: step size of the value function
+    gamma: discount factor, what a reward one step later is worth
+    pi_lr: learning rate of the policy
+    vf_lr: learning rate of the value function
     train_v_iters: value passes over an epoch's experience
-    lam: trust in rewards seen (1) against values guessed (0) when an action is judged
-    max_ep_len: steps after which an episode is cut off
+    lam: GAE lambda of the advantages: 1 is Monte Carlo, 0 is the one-step TD error
+    max_ep_len: steps after which an episode is truncated
     logger_kwargs: where to write, as setup_logger_kwargs makes it
     save_freq: epochs between two saved models
     num_envs: environments stepped together in each process
     device: where the networks live, such as cpu or cuda
-    resume: go on from the checkpoint in the run folder, if there is one
+    resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
     seeds, schedule = run_setup.setup(settings, backend)
@@ -101,15 +98,15 @@ def vpg(
     dims = run_setup.space_dims(env) | dict(num_envs=num_envs, device=device)
     buffer = VPGBuffer(**dims, size=schedule.steps_per_env, gamma=gamma, lam=lam)
     learner = make_learner(ac, pi_lr, vf_lr)
-    learn = partial(update, learner, train_v_iters=train_v_iters)
+    learn = partial(update, learner, **run_setup.settings_for(settings, update))
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
-    checkpoint = Checkpoint(logger.output_dir, learner, env=env, logger=logger)
+    checkpoint = Checkpoint(learner, env=env, logger=logger)
 
     @torch.no_grad()
     def value_of(obs):
         return ac.v(to_tensor(obs, device)).cpu().numpy()
 
-    for epoch in checkpoint.epochs(epochs, resume):
+    for epoch in checkpoint.epochs(epochs, resume):  # restores; saves after each; closes at last
         for _ in logger.progress(schedule.steps(epoch), schedule.total()):
             obs = env.obs
             act, val, logp = ac.step(to_tensor(obs, device))

@@ -1,0 +1,48 @@
+"""The buffers of parts/buffers.py and parts/hindsight.py, with batches of tensors on a device."""
+
+from spinup.parts import buffers, hindsight
+from spinup.parts.buffers import NStepTransitions, Rollout, Segments, Transitions
+from spinup.parts.pytorch.tensors import as_tensors, to_tensor
+
+__all__ = [
+    "GAEBuffer",
+    "HindsightBuffer",
+    "NStepReplayBuffer",
+    "NStepTransitions",
+    "ReplayBuffer",
+    "Rollout",
+    "SegmentBuffer",
+    "Segments",
+    "Transitions",
+]
+
+
+def gives_tensors(kind):
+    """A buffer of this kind whose batches are tensors on `device`."""
+
+    class TensorBuffer(kind):
+        __doc__ = kind.__doc__
+
+        def __init__(self, *args, device="cpu", **kwargs):
+            super().__init__(*args, convert=as_tensors(device), **kwargs)
+
+    TensorBuffer.__name__ = TensorBuffer.__qualname__ = kind.__name__
+    return TensorBuffer
+
+
+ReplayBuffer = gives_tensors(buffers.ReplayBuffer)
+NStepReplayBuffer = gives_tensors(buffers.NStepReplayBuffer)
+SegmentBuffer = gives_tensors(buffers.SegmentBuffer)
+HindsightBuffer = gives_tensors(hindsight.HindsightBuffer)
+
+
+class GAEBuffer(buffers.GAEBuffer):
+    """A rollout that gives tensors."""
+
+    def __init__(self, *args, device="cpu", **kwargs):
+        super().__init__(*args, **kwargs)
+        self.device = device
+
+    def get(self) -> Rollout:
+        # Copied, for the buffer fills again while a caller may still hold the rollout.
+        return Rollout(*(to_tensor(column, self.device).clone() for column in super().get()))
