@@ -1,5 +1,7 @@
 """The buffers of parts/buffers.py and parts/hindsight.py, with batches of tensors on a device."""
 
+from typing import Any
+
 from spinup.parts import buffers, hindsight
 from spinup.parts.buffers import NStepTransitions, Rollout, Segments, Transitions
 from spinup.parts.pytorch.tensors import as_tensors, to_tensor
@@ -17,7 +19,7 @@ __all__ = [
 ]
 
 
-def gives_tensors(kind):
+def gives_tensors(kind: type) -> type:
     """A buffer of this kind whose batches are tensors on `device`."""
 
     class TensorBuffer(kind):
@@ -39,7 +41,7 @@ HindsightBuffer = gives_tensors(hindsight.HindsightBuffer)
 class GAEBuffer(buffers.GAEBuffer):
     """A rollout that gives tensors."""
 
-    def __init__(self, *args, device="cpu", **kwargs):
+    def __init__(self, *args: Any, device: str = "cpu", **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.device = device
 

@@ -1,9 +1,13 @@
 """Layers in PyTorch: fully connected ones, and what goes before them."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium.spaces import Box
-from torch import nn
+from torch import Tensor, nn
 
 from spinup.parts.errors import UserError, did_you_mean
 from spinup.parts.mpi import mpi_sum
@@ -12,7 +16,9 @@ from spinup.parts.pytorch import fast
 KNOWN_ACTIVATIONS = (*nn.modules.activation.__all__, "Identity")
 
 
-def mlp(sizes, activation, output_activation=nn.Identity):
+def mlp(
+    sizes: Sequence[int], activation: Callable, output_activation: Callable = nn.Identity
+) -> "MLP":
     """Fully connected layers of these sizes, with `activation` after each but the last."""
     layers = []
     for i, (size_in, size_out) in enumerate(zip(sizes[:-1], sizes[1:])):
@@ -27,13 +33,13 @@ class MLP(nn.Sequential):
     IS_MLP = True  # marks exactly this class, no subclass, for fast/
 
     @fast.accelerated_by(fast.mlp_forward)
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         for layer in self:
             x = layer(x)
         return x
 
 
-def apply_to_arrays(net, obs) -> np.ndarray:
+def apply_to_arrays(net: nn.Module, obs: Tensor | np.ndarray) -> np.ndarray:
     """What `net` gives for a batch of observations, a tensor or an array, as an array."""
     found = fast.numpy_forward(net, obs)
     if found is None:
@@ -42,12 +48,12 @@ def apply_to_arrays(net, obs) -> np.ndarray:
     return found
 
 
-def count_vars(module):
+def count_vars(module: nn.Module) -> int:
     """How many numbers a network learns."""
     return sum(p.numel() for p in module.parameters())
 
 
-def activation_by_name(name):
+def activation_by_name(name: Any) -> Any:
     """The activation that a name like 'torch.nn.ELU', 'nn.ELU' or 'ELU' means; others are kept."""
     if not isinstance(name, str):
         if not callable(name):
@@ -62,16 +68,21 @@ def activation_by_name(name):
     return getattr(nn, short)
 
 
+def as_shape(dim: int | Sequence[int]) -> tuple[int, ...]:
+    """The shape of observations of so many numbers, or of the shape that is given."""
+    return (int(dim),) if isinstance(dim, (int, np.integer)) else tuple(dim)
+
+
 class Flatten(nn.Module):
     """Makes one vector of each observation, whatever its shape."""
 
     IS_FLATTEN = True  # marks exactly this class, no subclass, for fast/
 
-    def __init__(self, shape):
+    def __init__(self, shape: Sequence[int]):
         super().__init__()
         self.dims, self.size = len(shape), int(np.prod(shape))
 
-    def forward(self, obs):
+    def forward(self, obs: Tensor) -> Tensor:
         return obs.reshape(*obs.shape[: obs.ndim - self.dims], -1)
 
 
@@ -82,12 +93,17 @@ class RunningNormalizer(Flatten):
     network cannot lack it. At first it only clips.
     """
 
+    count: Tensor
+    mean: Tensor
+    var: Tensor
+    shift: Tensor
+    scale: Tensor
     IS_NORMALIZER = True  # marks exactly this class, no subclass, for fast/
     LIMIT = 10.0  # in standard deviations; what lies further out counts as this far
     LEAST_SPREAD = 1e-7  # of the mean: less than single precision can tell from a constant
 
-    def __init__(self, shape):
-        super().__init__((shape,) if np.isscalar(shape) else shape)
+    def __init__(self, shape: int | Sequence[int]):
+        super().__init__(as_shape(shape))
         nothing = dict(count=np.zeros(()), mean=np.zeros(self.size), var=np.ones(self.size))
         for name, start in nothing.items():
             self.register_buffer(name, torch.as_tensor(start))  # in double precision
@@ -95,12 +111,12 @@ class RunningNormalizer(Flatten):
         self.register_buffer("shift", torch.zeros(self.size))
         self.register_buffer("scale", torch.ones(self.size))
 
-    def forward(self, obs):
+    def forward(self, obs: Tensor) -> Tensor:
         x = (super().forward(obs) - self.shift) * self.scale
         return x.clamp(-self.LIMIT, self.LIMIT)
 
     @torch.no_grad()
-    def update(self, obs):
+    def update(self, obs: Tensor) -> None:
         """Take a batch of observations, of every process, into the statistics.
 
         Mean and squared deviations are those of the batch first, and merged then: sums of squares
@@ -122,7 +138,7 @@ class RunningNormalizer(Flatten):
             getattr(self, name).copy_(torch.as_tensor(value))
 
 
-def update_normalizers(network, obs):
+def update_normalizers(network: nn.Module, obs: Tensor) -> None:
     """Let what normalises observations in `network`, if anything does, take these in."""
     for module in network.modules():  # one that several networks share is here once
         if isinstance(module, RunningNormalizer):
@@ -135,7 +151,7 @@ FULL_KERNELS_FROM = 60  # pixels, below which those would leave little of where 
 SMALL_KERNELS = ((16, 3, 2, 1), (32, 3, 2, 1), (32, 3, 1, 1))
 
 
-def is_image(space) -> bool:
+def is_image(space: gym.Space) -> bool:
     """Whether observations are images: bytes up to 255 in two dimensions or three.
 
     A fourth dimension, frames one after the other, is an image too.
@@ -146,7 +162,7 @@ def is_image(space) -> bool:
     return min(height, width) >= SMALLEST_IMAGE and bool((space.high == 255).all())
 
 
-def image_layout(shape):
+def image_layout(shape: Sequence[int]) -> tuple[int, int, int, bool]:
     """Channels (of all frames), height, width, and whether the channels of a frame come last.
 
     The shape tells: of (4, 84, 84) and (84, 84, 3), the smaller end counts the channels.
@@ -165,7 +181,7 @@ class ImageEncoder(nn.Module):
     they have fewer channels and look at 3 x 3 pixels at a time.
     """
 
-    def __init__(self, shape):
+    def __init__(self, shape: Sequence[int]):
         super().__init__()
         self.dims = len(shape)
         channels, height, width, self.channels_last = image_layout(shape)
@@ -179,24 +195,29 @@ class ImageEncoder(nn.Module):
         self.net = nn.Sequential(*layers)
         self.size = channels * height * width
 
-    def forward(self, obs):
+    def forward(self, obs: Tensor) -> Tensor:
         lead = obs.shape[: obs.ndim - self.dims]
         x = obs.movedim(-1, -3) if self.channels_last else obs
         x = x.reshape(-1, *self.image).float() / 255
         return self.net(x).reshape(*lead, self.size)
 
 
-def image_encoder(space):
+def image_encoder(space: Any) -> "ImageEncoder | None":
     """A new encoder where observations are images; None where an mlp takes them as they are."""
     return ImageEncoder(space.shape) if is_image(space) else None
 
 
-def observation_mlp(obs_dim, sizes, activation, features=None):
+def observation_mlp(
+    obs_dim: int | Sequence[int],
+    sizes: Sequence[int],
+    activation: Callable,
+    features: Any = None,
+) -> nn.Module:
     """An mlp on observations of `obs_dim`: a number of features, or a shape to be flattened.
 
     features: a module that makes `features.size` numbers of each observation for the mlp
     """
-    shape = (obs_dim,) if np.isscalar(obs_dim) else obs_dim
+    shape = as_shape(obs_dim)
     if features is None and len(shape) != 1:
         features = Flatten(shape)
     layers = mlp([features.size if features else shape[0], *sizes], activation)

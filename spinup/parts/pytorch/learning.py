@@ -1,13 +1,15 @@
 """What PyTorch's algorithms share: a gradient step, minibatches, a target network."""
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice, repeat
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from spinup.parts.buffers import Rollout
 from spinup.parts.mpi import mpi_avg
@@ -29,9 +31,16 @@ class Adam:
     SETTINGS = ("lr", "betas", "eps")  # in param_groups[0]
     LACKING = ("weight_decay", "amsgrad", "maximize")  # which PyTorch's has
 
-    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8):
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ):
         params = list(params)
-        self.param_groups = [dict(params=params, lr=lr, betas=betas, eps=eps)]  # as in PyTorch's
+        group: dict[str, Any] = dict(params=params, lr=lr, betas=betas, eps=eps)
+        self.param_groups = [group]  # as in PyTorch's
         self.exp_avgs = tuple(torch.zeros_like(p) for p in params)
         self.exp_avg_sqs = tuple(torch.zeros_like(p) for p in params)
         self.counts = torch.zeros(len(params), device=params[0].device)  # steps taken, of each
@@ -45,16 +54,16 @@ class Adam:
         object.__setattr__(self, name, value)
 
     @property
-    def lr(self):
+    def lr(self) -> float:
         return self.param_groups[0]["lr"]
 
     @lr.setter
-    def lr(self, value):
+    def lr(self, value: float) -> None:
         if "param_groups" in vars(self):  # else __init__ is still to come, and is given it
             self.param_groups[0]["lr"] = value
 
     @torch.no_grad()
-    def step(self):
+    def step(self) -> None:
         """Step along the gradients; a parameter that has none, or is frozen, stays as it is."""
         (group,) = self.param_groups
         if lacking := [name for name in self.LACKING if group.get(name)]:
@@ -62,13 +71,14 @@ class Adam:
         learned = [p.requires_grad and p.grad is not None for p in group["params"]]
         moved = [i for i, is_learned in enumerate(learned) if is_learned]
         columns = group["params"], self.exp_avgs, self.exp_avg_sqs
-        params, m, v = ([column[i] for i in moved] for column in columns)
+        params, ms, vs = ([column[i] for i in moved] for column in columns)
         grads = [p.grad for p in params]
-        if fast.adam_step(group, params, grads, m, v, self.counts, moved) is None:
-            for i, *column in zip(moved, params, grads, m, v):
-                _adam(*column, self.counts[i], float(group["lr"]), *group["betas"], group["eps"])
+        if fast.adam_step(group, params, grads, ms, vs, self.counts, moved) is None:
+            lr, (beta1, beta2), eps = float(group["lr"]), group["betas"], group["eps"]
+            for i, p, grad, m, v in zip(moved, params, grads, ms, vs):
+                _adam(p, grad, m, v, self.counts[i], lr, beta1, beta2, eps)
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         return dict(
             exp_avgs=list(self.exp_avgs),
             exp_avg_sqs=list(self.exp_avg_sqs),
@@ -76,7 +86,7 @@ class Adam:
             **{name: self.param_groups[0][name] for name in self.SETTINGS},
         )
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict) -> None:
         """Take over saved values, in place."""
         for name in ("exp_avgs", "exp_avg_sqs", "counts"):
             here, saved = getattr(self, name), state[name]
@@ -98,7 +108,7 @@ def _adam(p, grad, m, v, count, lr, beta1, beta2, eps):
     p -= lr * m_hat / (v_hat.sqrt() + eps)
 
 
-def gradient_step(optimizer, loss, max_grad_norm=None):
+def gradient_step(optimizer: Any, loss: Tensor, max_grad_norm: float | None = None) -> None:
     """Descend `loss` in the optimizer's own parameters only; processes average their gradients.
 
     max_grad_norm: gradient-norm clipping, over all parameters together
@@ -121,7 +131,14 @@ def _backward(optimizer, loss, max_grad_norm):
         nn.utils.clip_grad_norm_(params, max_grad_norm)
 
 
-def compute_gradient(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
+def compute_gradient(
+    optimizer: Any,
+    compute_loss: Callable,
+    ac: Any,
+    batch: Any,
+    max_grad_norm: float | None = None,
+    **settings: Any,
+) -> Any:
     """What `compute_loss(ac, batch, **settings)` gives; its gradient waits for `optimizer.step()`.
 
     compute_loss: gives a loss, or a loss and statistics
@@ -130,13 +147,22 @@ def compute_gradient(optimizer, compute_loss, ac, batch, max_grad_norm=None, **s
     return step(ac, batch, optimizer=optimizer, max_grad_norm=max_grad_norm, **settings)
 
 
-def minimize(optimizer, compute_loss, ac, batch, max_grad_norm=None, **settings):
+def minimize(
+    optimizer: Any,
+    compute_loss: Callable,
+    ac: Any,
+    batch: Any,
+    max_grad_norm: float | None = None,
+    **settings: Any,
+) -> Any:
     """The same with the step: one gradient step on a loss, which is computed for each batch."""
     step, settings = _recorded_step(compute_loss, settings, take_step=True)
     return step(ac, batch, optimizer=optimizer, max_grad_norm=max_grad_norm, **settings)
 
 
-_steps = WeakKeyDictionary()  # of each loss, with the optimizer's step and without
+_steps: WeakKeyDictionary = (
+    WeakKeyDictionary()
+)  # of each loss, with the optimizer's step and without
 
 
 def _recorded_step(compute_loss, settings, take_step):
@@ -162,7 +188,7 @@ def _make_step(compute_loss, take_step):
     return fast.recorded(step)
 
 
-def detached(found):
+def detached(found: Any) -> Any:
     """A loss, or a loss and statistics, without the graph that they came from."""
     if isinstance(found, dict):
         return {key: detached(value) for key, value in found.items()}
@@ -174,7 +200,13 @@ def detached(found):
 MAX_TOGETHER = 64  # batches that are kept at once
 
 
-def updates(update, learner, batches, per_call=None, **settings) -> list:
+def updates(
+    update: Callable,
+    learner: Any,
+    batches: Iterable,
+    per_call: Iterable[dict] | None = None,
+    **settings: Any,
+) -> list:
     """Update on each of many batches, one after the other; gives what each update gave.
 
     Up to 64 batches are sampled before the first of them is used. Nothing but the updates happens
@@ -194,7 +226,9 @@ def updates(update, learner, batches, per_call=None, **settings) -> list:
 
 
 @torch.no_grad()
-def polyak_average(source, target, rho):
+def polyak_average(
+    source: nn.Module | Iterable[Tensor], target: nn.Module | Iterable[Tensor], rho: float
+) -> None:
     """target <- rho * target + (1 - rho) * source, for networks or lists of parameters."""
     source, target = (
         list(x.parameters()) if isinstance(x, nn.Module) else list(x) for x in (source, target)
@@ -205,47 +239,49 @@ def polyak_average(source, target, rho):
 
 
 class Minibatches:
-    """Go through a rollout `passes` times: whole, or in parts in a new random order each time.
+    """Go through a rollout so many times: whole, or in parts in a new random order each time.
 
     The orders are sampled when it is made, not while it is gone through: two loops may run at once.
     """
 
-    def __init__(self, rollout: Rollout, passes: int, size: int | None = None):
-        self.rollout, self.passes, self.size = rollout, passes, size
+    def __init__(self, rollout: Rollout, times: int, size: int | None = None):
+        self.rollout, self.times, self.size = rollout, times, size
         rows = len(rollout.ret)
         self.per_pass = 1 if size is None else -(-rows // size)
-        self.seeds = None if size is None else torch.randint(2**63 - 1, (passes,)).tolist()
+        self.seeds = None if size is None else torch.randint(2**63 - 1, (times,)).tolist()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[int, Rollout]]:
         """Yield the number of the pass and a batch."""
         if self.size is None:
-            yield from ((i, self.rollout) for i in range(self.passes))
+            yield from ((i, self.rollout) for i in range(self.times))
             return
         shuffle = torch.Generator()
-        for i, seed in enumerate(self.seeds):
+        for i, seed in enumerate(self.seeds or ()):
             ret = self.rollout.ret
             order = torch.randperm(len(ret), generator=shuffle.manual_seed(seed))
             for indices in order.to(ret.device).split(self.size):
                 yield i, Rollout(*(column[indices] for column in self.rollout))
 
 
-def fit_value(learner, compute_loss_v, batches: Minibatches, max_grad_norm=None):
+def fit_value(
+    learner: Any, compute_loss_v: Callable, batches: Minibatches, max_grad_norm: float | None = None
+) -> dict[str, Tensor]:
     """A step of the value function's optimizer on each batch; gives the loss and its change."""
     step = partial(minimize, learner.vf_optimizer, compute_loss_v, learner.ac)
     losses = [step(batch, max_grad_norm) for _, batch in batches]
-    if not losses:  # no passes: the loss as it is
+    if not losses:  # no steps: the loss as it is
         with torch.no_grad():
             losses = [compute_loss_v(learner.ac, batches.rollout)]
     return dict(LossV=losses[0], DeltaLossV=losses[-1] - losses[0])
 
 
-class MovingAverage:
+class RecentMean:
     """The mean of the last `length` numbers, each averaged over all processes."""
 
     def __init__(self, length: int):
-        self.numbers = deque(maxlen=length)
+        self.numbers: deque[float] = deque(maxlen=length)
 
-    def add(self, number) -> float:
+    def add(self, number: Tensor) -> float:
         """Take a number in; gives the mean with it, the same in every process."""
         self.numbers.append(mpi_avg(number.item()))
-        return np.mean(self.numbers)
+        return np.mean(self.numbers).item()

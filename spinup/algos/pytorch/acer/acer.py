@@ -167,10 +167,9 @@ def acer(
     seeds, schedule = run_setup.setup(settings, backend, alpha=(0, 1))
     env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = backend.build_network(actor_critic, env, ac_kwargs, device)
-    buffer = SegmentBuffer(
-        env.observation_space.shape, int(env.action_space.n), int(replay_size), n_steps, num_envs,
-        seeds.buffer, env.obs_dtype, device=device,
-    )  # fmt: skip
+    sizes = env.observation_space.shape, int(env.action_space.n), int(replay_size)
+    steps = dict(n_steps=n_steps, num_envs=num_envs, seed=seeds.buffer, obs_dtype=env.obs_dtype)
+    buffer = SegmentBuffer(*sizes, **steps, device=device)
     learner = make_learner(ac, pi_lr, q_lr)
     fixed = run_setup.settings_for(settings, update)
     replays_at = run_setup.settings_for(settings, replays_due)

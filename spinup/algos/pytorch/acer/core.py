@@ -22,9 +22,9 @@ class MLPActorCritic(nn.Module):
         self.q = observation_mlp(observation_space.shape, sizes, activation)
 
     def step(self, obs):
-        """An action drawn from the policy, and the log probability of every action, as arrays."""
+        """An action sampled from the policy, and the log probability of every action, as arrays."""
         return sample_categorical(apply_to_arrays(self.pi, obs))
 
     def act(self, obs, deterministic=False):
-        """An action drawn from the policy, or the one it deems best."""
+        """An action sampled from the policy, or the most probable one."""
         return apply_to_arrays(self.pi, obs).argmax(-1) if deterministic else self.step(obs)[0]

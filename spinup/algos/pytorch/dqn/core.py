@@ -20,9 +20,13 @@ class MLPQNetwork(nn.Module):
     """`q(obs)` gives the value of each action; `act(obs)` the action of the highest."""
 
     def __init__(
-        self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.ReLU,
+        self,
+        observation_space,
+        action_space,
+        hidden_sizes=(64, 64),
+        activation=nn.ReLU,
         dueling=False,
-    ):  # fmt: skip
+    ):
         super().__init__()
         require_actions(action_space, (Discrete,), "dqn", "For continuous actions use sac or ppo.")
         obs_dim, actions = observation_space.shape, int(action_space.n)

@@ -26,9 +26,13 @@ class MLPActorCritic(nn.Module):
     """
 
     def __init__(
-        self, observation_space, action_space, hidden_sizes=(256, 256), activation=nn.ReLU,
+        self,
+        observation_space,
+        action_space,
+        hidden_sizes=(256, 256),
+        activation=nn.ReLU,
         critics=2,
-    ):  # fmt: skip
+    ):
         super().__init__()
         refuse_images(observation_space, is_image, "her")
         require_actions(action_space, (Box, Discrete), "her", "Make one number of them first.")

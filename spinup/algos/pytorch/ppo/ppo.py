@@ -18,13 +18,7 @@ from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.buffers import GAEBuffer as PPOBuffer
 from spinup.parts.pytorch.buffers import Rollout
 from spinup.parts.pytorch.fast import run_concurrently
-from spinup.parts.pytorch.learning import (
-    Adam,
-    Minibatches,
-    MovingAverage,
-    compute_gradient,
-    fit_value,
-)
+from spinup.parts.pytorch.learning import Adam, Minibatches, RecentMean, compute_gradient, fit_value
 from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* EpLen VVals* TotalEnvInteracts LossPi LossV DeltaLossPi DeltaLossV
@@ -62,16 +56,24 @@ def compute_loss_v(ac, rollout: Rollout):
 
 
 def update(
-    learner, rollout, *, clip_ratio, target_kl, train_pi_iters, train_v_iters,
-    minibatch_size=None, ent_coef=0.0, max_grad_norm=None,
-):  # fmt: skip
+    learner,
+    rollout,
+    *,
+    clip_ratio,
+    target_kl,
+    train_pi_iters,
+    train_v_iters,
+    minibatch_size=None,
+    ent_coef=0.0,
+    max_grad_norm=None,
+):
     """Policy steps on one rollout until the policy has moved far enough, and value steps."""
     clip = dict(clip_ratio=clip_ratio, ent_coef=ent_coef)
     pi_batches = Minibatches(rollout, train_pi_iters, minibatch_size)
     v_batches = Minibatches(rollout, train_v_iters, minibatch_size)
 
     def improve_policy():
-        losses, kl = [], MovingAverage(pi_batches.per_pass)
+        losses, kl = [], RecentMean(pi_batches.per_pass)
         for i, batch in pi_batches:
             loss, stats = compute_gradient(
                 learner.pi_optimizer, compute_loss_pi, learner.ac, batch, max_grad_norm, **clip

@@ -17,9 +17,13 @@ class MLPActorCritic(networks.MLPActorCritic):
     """A policy `pi` and a value function `v`, on anything but images."""
 
     def __init__(
-        self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh,
+        self,
+        observation_space,
+        action_space,
+        hidden_sizes=(64, 64),
+        activation=nn.Tanh,
         normalize=False,
-    ):  # fmt: skip
+    ):
         refuse_images(observation_space, is_image, "trpo")
         super().__init__(observation_space, action_space, hidden_sizes, activation, normalize)
 
