@@ -12,10 +12,11 @@ from gymnasium.spaces import Dict, Discrete, flatdim
 import spinup
 from spinup.parts.errors import UserError
 from spinup.parts.jsonio import write_whole
-from spinup.parts.pytorch.models import architecture_of, space_from_json
+from spinup.parts.pytorch.architecture import architecture_of, space_from_json
 from spinup.parts.pytorch.onnx_export import random_observations, reference_policy, to_onnx
 from spinup.parts.run_folder import read_config, require_run
-from spinup.results.playback import load_network, make_run_env
+from spinup.results.agents import load_network
+from spinup.results.playback import make_run_env
 
 BATCHES = (1, 7, 64)  # how many observations at once the file is tried with
 TOLERANCE = 1e-4  # how far off an action may be, as a share of the largest one

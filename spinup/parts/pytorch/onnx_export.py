@@ -14,8 +14,9 @@ from torch import nn
 import spinup
 from spinup.parts.errors import UserError
 from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.architecture import architecture_of, space_from_json
 from spinup.parts.pytorch.layers import RunningNormalizer
-from spinup.parts.pytorch.models import architecture_of, policy_of, space_from_json
+from spinup.parts.pytorch.models import policy_of
 from spinup.parts.standardize import clip_to_space
 
 
