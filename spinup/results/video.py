@@ -32,7 +32,7 @@ def render_without_screen():
             os.environ.setdefault("MUJOCO_GL", name)
 
 
-def _on_screen(env):
+def show_on_screen(env):
     """The environment in a window, made again for that if need be."""
     import gymnasium as gym
 
@@ -66,7 +66,7 @@ def real_fps(env) -> float:
     return (env.metadata.get("render_fps") or (1 / dt if dt else 30)) / skipped
 
 
-def _writer(path, fps):
+def open_video(path, fps):
     """Takes frames and writes them to a video file; `close` finishes it.
 
     The file gets its name when it is whole: an older one stays until then.
