@@ -15,11 +15,11 @@ from spinup.results.statistics import iqm
 from spinup.results.tables import (
     CUT_OFF,
     IN_WORDS,
-    _listed,
-    _note,
+    as_list,
     check_known,
     get_all_datasets,
     numbers,
+    warn,
 )
 from spinup.results.video import has_screen
 
@@ -238,8 +238,8 @@ def make_plots(
         raise UserError(f"{output} should end in .png, .svg or .pdf, to say what to write.")
     data = get_all_datasets(all_logdirs, legend, select, exclude)
     for sentence in dict.fromkeys(run.attrs["unsure"] for run in data if run.attrs["unsure"]):
-        _note(sentence)
-    xaxis, values = xaxis or "TotalEnvInteracts", _listed(values) or ["Performance"]
+        warn(sentence)
+    xaxis, values = xaxis or "TotalEnvInteracts", as_list(values) or ["Performance"]
     condition = "Condition2" if count else "Condition1"
     across = min(len(values), 3)
     down = -(-len(values) // across)
@@ -260,7 +260,7 @@ def make_plots(
         if show:
             plt.show()
             return data
-        first = Path(_listed(all_logdirs)[0])
+        first = Path(as_list(all_logdirs)[0])
         path = Path(output or (first if os.path.isdir(first) else Path()) / "plot.png")
         content = io.BytesIO()
         try:
