@@ -28,6 +28,7 @@ LARGEST_VIDEO, LARGEST_VIDEOS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of a
 OUTPUT, LAST_LINES, LONGEST_LINE = "output.txt", 30, 400
 # What is no setting that tells experiments apart: a run's own, and what follows from others.
 NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces", "job", STOPS)
+SCRIPTS = ("base", "numbers", "curves", "tables", "page")  # one script, in this order
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 LAST_WORDS = re.compile(r"spinup: |[\w.]*(Error|Exception|Interrupt)\b")
 
@@ -255,9 +256,10 @@ def collect(runs, folders, args) -> dict:
 
 def page(title: str, data: dict) -> str:
     """The whole page; nothing in `data` can become a tag, and nothing in it may load or run."""
-    part = {name: files("spinup.results").joinpath(f"report.{name}").read_text("utf-8")
-            for name in ("html", "css", "js")}  # fmt: skip
-    digest = base64.b64encode(hashlib.sha256(part["js"].encode()).digest()).decode()
+    style, frame = _read("report.css"), _read("report.html")
+    script = "\n".join(_read(f"report_{name}.js") for name in SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
@@ -266,6 +268,9 @@ def page(title: str, data: dict) -> str:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     title = html.escape(printable(title))
-    given = dict(policy=policy, title=title, style=part["css"], script=part["js"])
-    whole = re.compile(r"\{\{(\w+)\}\}")
-    return whole.sub(lambda found: (given | dict(data=text))[found[1]], part["html"])
+    given = dict(policy=policy, title=title, style=style, script=script, data=text)
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: given[name[1]], frame)
+
+
+def _read(name: str) -> str:
+    return files("spinup.results").joinpath(name).read_text("utf-8")
