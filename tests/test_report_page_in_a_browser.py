@@ -184,7 +184,7 @@ def written(runs):
 
 def summary(runs, name, value="AverageEpRet", smooth=1, line="mean", band="ci"):
     found = tables.get_datasets(runs / name)
-    plotted = [curves._curve(run, "TotalEnvInteracts", value, smooth) for run in found]
+    plotted = [curves.run_curve(run, "TotalEnvInteracts", value, smooth) for run in found]
     return curves.summarize(plotted, line, band)
 
 

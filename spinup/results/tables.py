@@ -27,9 +27,6 @@ from spinup.parts.settings import unknown_settings, what_differs
 Paths = Path | str | Sequence[Path | str]
 Strings = str | Sequence[str] | None
 
-# How many of n runs, in order, each of these leaves out at either end before it takes the mean.
-CUT_OFF = dict(mean=lambda n: 0, median=lambda n: (n - 1) // 2, iqm=lambda n: n // 4)
-IN_WORDS = dict(iqm="interquartile mean")  # what a plot calls them, where not by their names
 ENVIRONMENT = ("environment", "env_fn", "env_name", "env_kwargs")  # settings that say which it is
 
 
