@@ -400,7 +400,7 @@ def luminance(color):
 
 
 def contrast(page, selector):
-    """How well a text stands out from the page, as WCAG counts it."""
+    """How well text stands out from the page, as WCAG counts it."""
     script = "n => [getComputedStyle(n).color, getComputedStyle(document.body).backgroundColor]"
     ink, paper = (luminance(c) for c in page.locator(selector).first.evaluate(script))
     return (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)

@@ -37,7 +37,7 @@ function makePanel(environment) {
   svg.addEventListener("pointermove", (event) => point(panel, event));
   svg.addEventListener("pointerdown", (event) => point(panel, event));
   svg.addEventListener("pointerleave", () => moveTo(panel, null));
-  svg.addEventListener("blur", () => moveTo(panel, null));
+  svg.addEventListener("focusout", () => moveTo(panel, null));
   svg.addEventListener("keydown", (event) => step(panel, event));
   return panel;
 }

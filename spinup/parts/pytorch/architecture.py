@@ -81,7 +81,7 @@ def space_to_json(space: Space) -> dict:
     return dict(kind=type(space).__name__)
 
 
-def space_from_json(saved: dict) -> Space:
+def space_from_json(saved: dict) -> Box | Discrete:
     """The space that `space_to_json` has described."""
     if saved["kind"] == "Discrete":
         return Discrete(saved["n"], start=saved["start"])
