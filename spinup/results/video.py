@@ -62,10 +62,10 @@ def real_fps(env: gym.Env) -> float:
             skipped *= inner._skip
         inner = inner.env
     if hasattr(inner, "ale"):  # its render_fps does not know how many frames are skipped
-        skip: Any = getattr(inner, "_frameskip")  # noqa: B009; from one number to before another, at random, where it is two
-        return (
-            ATARI_FPS / skipped / (skip if isinstance(skip, int) else float(np.mean(range(*skip))))
-        )
+        # From one number to before another, at random, where it is two.
+        skip: Any = getattr(inner, "_frameskip")  # noqa: B009
+        steps = skip if isinstance(skip, int) else float(np.mean(range(*skip)))
+        return ATARI_FPS / skipped / steps
     dt = getattr(inner, "dt", None)
     return (env.metadata.get("render_fps") or (1 / dt if dt else 30)) / skipped
 
