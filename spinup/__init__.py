@@ -15,6 +15,7 @@ from spinup.algos import ALGORITHMS
 from spinup.version import __version__
 
 _names = {"Logger": "spinup.parts.logger", "EpochLogger": "spinup.parts.logger"}
+_names["load"] = "spinup.results.agents"
 for _backend, _algorithms in ALGORITHMS.items():
     for _algorithm in _algorithms:
         _names[f"{_algorithm}_{_backend}"] = f"spinup.algos.{_backend}.{_algorithm}.{_algorithm}"

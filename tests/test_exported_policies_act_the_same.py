@@ -67,7 +67,7 @@ RUNS = {
     "trpo normalised": ("trpo", partial(Odd, "from_5"), NORMAL),
     "ppo other activation": ("ppo", partial(Odd, "uneven"), with_networks(ONCE, activation="ELU")),
     "ppo images": ("ppo", partial(Odd, "uneven", True), ONCE),
-    "ppo whole numbers": ("ppo", partial(Odd, "whole"), ONCE),
+    "ppo integers": ("ppo", partial(Odd, "whole"), ONCE),
     "acer": ("acer", partial(Odd, "from_5"), ACER),
     "dqn dueling images": (
         "dqn", partial(Odd, "from_5", True), with_networks(OFF, dueling=True)

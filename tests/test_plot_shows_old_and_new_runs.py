@@ -18,7 +18,7 @@ from spinup.cli import plot as cli_plot
 from spinup.parts.errors import UserError
 from spinup.parts.logger import EpochLogger
 from spinup.parts.run_folder import OLDER_RUNS
-from spinup.results import curves, tables
+from spinup.results import curves, statistics, tables
 
 
 @pytest.fixture(autouse=True)
@@ -317,8 +317,8 @@ def test_the_interquartile_mean_leaves_a_quarter_out_at_each_end(tmp_path):
 
 def slow_interval(values, middle):
     """The 95 % percentile interval, one resample after another."""
-    rng = np.random.default_rng(curves.BOOTSTRAP_SEED)
-    picks = rng.integers(len(values), size=(curves.RESAMPLES, len(values)))
+    rng = np.random.default_rng(statistics.SEED)
+    picks = rng.integers(len(values), size=(statistics.BAND_RESAMPLES, len(values)))
     estimates = sorted(middle([values[i] for i in row]) for row in picks)
 
     def quantile(q):
@@ -377,7 +377,7 @@ def test_a_line_has_no_more_points_than_a_figure_shows():
 
 def test_the_bootstrap_interval_is_as_wide_as_theory_says():
     values = np.random.default_rng(0).normal(size=400)
-    (low,), (high,) = curves._edges(values[:, None], "mean", "ci")
+    (low,), (high,) = statistics.interval_at_each_point(values[:, None], "mean")
     assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
 
 

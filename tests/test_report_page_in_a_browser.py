@@ -184,7 +184,7 @@ def written(runs):
 
 def summary(runs, name, value="AverageEpRet", smooth=1, line="mean", band="ci"):
     found = tables.get_datasets(runs / name)
-    plotted = [curves._curve(run, "TotalEnvInteracts", value, smooth) for run in found]
+    plotted = [curves.run_curve(run, "TotalEnvInteracts", value, smooth) for run in found]
     return curves.summarize(plotted, line, band)
 
 
@@ -400,7 +400,7 @@ def luminance(color):
 
 
 def contrast(page, selector):
-    """How well a text stands out from the page, as WCAG counts it."""
+    """How well text stands out from the page, as WCAG counts it."""
     script = "n => [getComputedStyle(n).color, getComputedStyle(document.body).backgroundColor]"
     ink, paper = (luminance(c) for c in page.locator(selector).first.evaluate(script))
     return (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)

@@ -8,19 +8,20 @@ from spinup.cli import plot as cli_plot
 from spinup.parts.plain_text import say
 from spinup.parts.progress import PERFORMANCE
 from spinup.results import tables
-from spinup.results.compare import as_dict, as_text, comparison, write_csv
+from spinup.results.compare import comparison
+from spinup.results.compare_formats import as_dict, as_text, write_csv
 
 
 def add_compare_flags(parser: argparse.ArgumentParser):
     """Add the flags that say by which number to compare runs, in the words of `compare`."""
     add = parser.add_argument
-    add("-y", "--value", default="Performance", help="column of progress.txt to compare by (Perform"
-        f"ance: {', or else '.join(PERFORMANCE)})")  # fmt: skip
+    column = f"column of progress.txt to compare by (Performance: {', or else '.join(PERFORMANCE)})"
+    scores = "the scores on an environment that become 0 and 1; may be given for each"
+    add("-y", "--value", default="Performance", help=column)
     add("--last", type=int, help="mean over so many of the last epochs (a tenth of them)")
     add("--at", type=float, metavar="STEPS", help="leave out what came after so many steps")
     add("--pool", action="store_true", help="take all environments of an experiment together")
-    add("--scale", nargs=3, action="append", metavar=("ENV", "LOW", "HIGH"), default=None,
-        help="the scores on an environment that become 0 and 1; may be given for each")  # fmt: skip
+    add("--scale", nargs=3, action="append", metavar=("ENV", "LOW", "HIGH"), help=scores)
 
 
 def main(argv=None):

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from spinup.parts.plain_text import say
+from spinup.results.agents import named_class
 from spinup.results.export import BATCHES, USE, export
-from spinup.results.playback import named_class
 
 
 def main(argv=None):

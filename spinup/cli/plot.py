@@ -23,17 +23,13 @@ def main(argv=None):
     add, several = parser.add_argument, dict(nargs="*")
     add_folders(parser)
     add("-x", "--xaxis", default="TotalEnvInteracts", help="column of progress.txt (%(default)s)")
-    add("-y", "--value", dest="values", **several, help="columns of progress.txt, a panel for each "
-        f"(Performance: {', or else '.join(PERFORMANCE)})")  # fmt: skip
+    columns = f"(Performance: {', or else '.join(PERFORMANCE)})"
+    panels = f"columns of progress.txt, a panel for each {columns}"
+    add("-y", "--value", dest="values", **several, help=panels)
     add("--count", action="store_true", help="plot each run by itself")
     add("-s", "--smooth", type=int, default=1, help="average over so many points (%(default)s)")
-    add(
-        "--est",
-        dest="estimator",
-        default="mean",
-        choices=list(ESTIMATORS),
-        help="line (%(default)s)",
-    )
+    estimators = dict(default="mean", choices=list(ESTIMATORS))
+    add("--est", dest="estimator", **estimators, help="line (%(default)s)")
     add("--band", default="ci", choices=list(BANDS), help="around it (%(default)s)")
     add("-o", "--output", metavar="FILE", help="write a .png, .svg or .pdf instead of showing it")
     args = parser.parse_args(argv)

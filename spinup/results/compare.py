@@ -1,15 +1,15 @@
 """Final performance of experiments side by side, with how sure one can be of it."""
 
-import csv
 import itertools
 import math
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from spinup.parts.errors import UserError
-from spinup.parts.plain_text import csv_cell, markdown_cell, printable
 from spinup.parts.progress import PERFORMANCE
 from spinup.results import tables
 from spinup.results.statistics import (
@@ -19,12 +19,10 @@ from spinup.results.statistics import (
     mean_over_tasks,
 )
 
+Members = list[tuple[Any, float, float]]  # runs, each with its score and after how many steps
+
 ENOUGH_SEEDS = 5
 STEPS = "TotalEnvInteracts"
-CSV_COLUMNS = (
-    "environment", "experiment", "seeds", "diverged", "steps", "steps_fewest", "mean", "iqm",
-    "iqm_low", "iqm_high",
-)  # fmt: skip
 
 
 @dataclass
@@ -65,7 +63,7 @@ class Comparison:
 
 
 def final_score(
-    run, value: str, last: int | None = None, at: float | None = None
+    run: Any, value: str, last: int | None = None, at: float | None = None
 ) -> tuple[float, float] | None:
     """What a run ended with: its score, and after how many steps; None if it has no such number.
 
@@ -85,16 +83,20 @@ def final_score(
     return float(y.iloc[-(last or -(-len(y) // 10)) :].mean()), float(steps.iloc[-1])
 
 
-def has_diverged(run, at: float | None = None) -> bool:
+def has_diverged(run: Any, at: float | None = None) -> bool:
     """Whether a run diverged, within so many steps."""
     found = run.attrs.get("diverged")
     return found is not None and (at is None or found.step is None or found.step <= at)
 
 
 def compare(
-    runs, value: str = "Performance", last: int | None = None, at: float | None = None,
-    pool: bool = False, scale: dict | None = None,
-) -> Comparison:  # fmt: skip
+    runs: list,
+    value: str = "Performance",
+    last: int | None = None,
+    at: float | None = None,
+    pool: bool = False,
+    scale: dict | None = None,
+) -> Comparison:
     """Compare the experiments among `runs`, as `plot.get_all_datasets` gives them.
 
     value: the column to compare by; more of it is better
@@ -105,20 +107,12 @@ def compare(
     tables.check_known("column", value, list(dict.fromkeys(c for run in runs for c in run)))
     if last is not None and last < 1:
         raise UserError(f"last is a number of epochs, 1 or more, not {last}.")
-    tail = {None: "the last tenth of its epochs", 1: "its last epoch"}
-    epochs = tail.get(last, f"its last {last} epochs")
-    budget = "" if at is None else f" up to step {at:g}"
-    found = Comparison(value, f"a seed's score is its mean over {epochs}{budget}")
+    found = Comparison(value, _final(last, at))
     scale = {env: (float(low), float(high)) for env, (low, high) in (scale or {}).items()}
-    runs = _scored(runs, value, last, at, scale, found.warnings)
-    for env, (low, high) in scale.items():
-        tables.check_known("environment", env, list({str(run.attrs["env_id"]) for run, *_ in runs}))
-        if not (math.isfinite(low) and math.isfinite(high) and low != high):
-            raise UserError(
-                f"The scale of {env} must be two different numbers, not {low} and {high}."
-            )
-    experiments = {}
-    for run, score, steps in runs:
+    scored = _scored(runs, value, last, at, scale, found.warnings)
+    _check_scale(scale, scored)
+    experiments: dict[Any, Members] = {}
+    for run, score, steps in scored:
         name, env = _name(run, pool), run.attrs["env_id"]
         low, high = scale.get(env, (0.0, 1.0))
         key = name if pool else (name, env)
@@ -128,11 +122,31 @@ def compare(
     found.results.sort(key=lambda result: (order.index(result.environment), -result.iqm))
     for a, b in itertools.combinations(found.results, 2):
         found.improvements += _improvement(a, b)
-    found.warnings += _warnings(found, experiments.values(), value, pool, scale)
+    found.warnings += _warnings(found, list(experiments.values()), value, pool, scale)
     return found
 
 
-def _scored(runs, value, last, at, scale, warnings):
+def _final(last: int | None, at: float | None) -> str:
+    """What a seed's score is, in words."""
+    tail = {None: "the last tenth of its epochs", 1: "its last epoch"}
+    budget = "" if at is None else f" up to step {at:g}"
+    return f"a seed's score is its mean over {tail.get(last, f'its last {last} epochs')}{budget}"
+
+
+def _check_scale(scale: dict, scored: Members) -> None:
+    """Refuse a scale for an environment that no run has, or of two equal numbers."""
+    known = list({str(run.attrs["env_id"]) for run, *_ in scored})
+    for env, (low, high) in scale.items():
+        tables.check_known("environment", env, known)
+        if not (math.isfinite(low) and math.isfinite(high) and low != high):
+            raise UserError(
+                f"The scale of {env} must be two different numbers, not {low} and {high}."
+            )
+
+
+def _scored(
+    runs: list, value: str, last: int | None, at: float | None, scale: dict, warnings: list[str]
+) -> Members:
     """The runs that have a score, with it; what is left out is said.
 
     A run that diverged is scored by the worst number that any run on its environment has in any
@@ -146,18 +160,7 @@ def _scored(runs, value, last, at, scale, warnings):
         if has_diverged(run, at) and env in worst:
             score = worst[env], math.nan
         scored.append((run, score))
-    lost = {}
-    for run in runs:
-        if has_diverged(run, at):
-            lost.setdefault(run.attrs["env_id"], []).append(run.attrs["folder"])
-    for env, folders in lost.items():
-        on, here = f" on {env}" if env else "", [r for r in runs if r.attrs["env_id"] == env]
-        score = ""
-        if env in worst:
-            score = f"; each is scored by the worst {value} of any run{on}, {worst[env]:g}"
-        warnings.append(
-            f"{len(folders)} of {len(here)} runs{on} diverged{score}: {', '.join(folders)}."
-        )
+    warnings += _of_diverged(runs, value, at, worst)
     without = [run.attrs["folder"] for run, score in scored if score is None]
     if without:
         warnings.append(f"Left out, for there is no number to compare: {', '.join(without)}.")
@@ -166,9 +169,24 @@ def _scored(runs, value, last, at, scale, warnings):
     return [(run, *score) for run, score in scored if score is not None]
 
 
-def _worst(runs, value, at, scale) -> dict[str | None, float]:
+def _of_diverged(runs: list, value: str, at: float | None, worst: dict) -> Iterator[str]:
+    lost: dict[str | None, list[str]] = {}
+    for run in runs:
+        if has_diverged(run, at):
+            lost.setdefault(run.attrs["env_id"], []).append(run.attrs["folder"])
+    for env, folders in lost.items():
+        here = [run for run in runs if run.attrs["env_id"] == env]
+        score = ""
+        if env in worst:
+            score = f"; each is scored by the worst {value} of any run{_on(env)}, {worst[env]:g}"
+        yield (
+            f"{len(folders)} of {len(here)} runs{_on(env)} diverged{score}: {', '.join(folders)}."
+        )
+
+
+def _worst(runs: list, value: str, at: float | None, scale: dict) -> dict[str | None, float]:
     """For each environment, the worst finite number that a run has in any epoch."""
-    worst = {}
+    worst: dict[str | None, float] = {}
     for run in (run for run in runs if value in run):
         y = tables.numbers(run[value])
         if at is not None and STEPS in run:
@@ -181,8 +199,8 @@ def _worst(runs, value, at, scale) -> dict[str | None, float]:
     return worst
 
 
-def _result(members, pool, at) -> Result:
-    by_task = {}
+def _result(members: Members, pool: bool, at: float | None) -> Result:
+    by_task: dict[str | None, list[float]] = {}
     for run, score, _ in members:
         by_task.setdefault(run.attrs["env_id"], []).append(score)
     scores = {task: np.array(found) for task, found in by_task.items()}
@@ -201,7 +219,7 @@ def _result(members, pool, at) -> Result:
     )
 
 
-def _improvement(a: Result, b: Result):
+def _improvement(a: Result, b: Result) -> list[Improvement]:
     """One experiment over the other, on the tasks that both know; nothing where there is none."""
     both = [task for task in a.scores if task in b.scores]
     if not both:
@@ -212,14 +230,14 @@ def _improvement(a: Result, b: Result):
     return [Improvement(a.environment, a.experiment, b.experiment, probability, bounds)]
 
 
-def _name(run, pool) -> str:
+def _name(run: Any, pool: bool) -> str:
     """An experiment's name; settings that differ between environments count where all are one."""
     return run.attrs["name_of_all" if pool else "name"]
 
 
-def _compared_by(runs, pool) -> dict[str, dict]:
+def _compared_by(runs: Iterable, pool: bool) -> dict[str, dict]:
     """Which column Performance is, and the names of the experiments of which it does."""
-    kinds = {}
+    kinds: dict[str, dict] = {}
     for run in runs:
         kind = next((column for column in PERFORMANCE if column in run), None)
         if kind is not None:  # a run that diverged in its first epoch has no column
@@ -227,162 +245,76 @@ def _compared_by(runs, pool) -> dict[str, dict]:
     return kinds
 
 
-def _warnings(found, experiments, value, pool, scale):
+def _warnings(
+    found: Comparison, experiments: Sequence[Members], value: str, pool: bool, scale: dict
+) -> Iterator[str]:
     """What a reader should know before believing the numbers."""
+    runs = [run for members in experiments for run, *_ in members]
     few = [f"{r.experiment} ({r.seeds})" for r in found.results if r.seeds < ENOUGH_SEEDS]
     if few:
         yield (
             f"Fewer than {ENOUGH_SEEDS} seeds: {', '.join(few)}. An interval from so few says "
             "little; train more before you believe it."
         )
-    experiments = list(experiments)
-    yield from dict.fromkeys(
-        run.attrs["unsure"] for run, *_ in itertools.chain(*experiments) if run.attrs.get("unsure")
-    )
+    yield from dict.fromkeys(run.attrs["unsure"] for run in runs if run.attrs.get("unsure"))
     for members in experiments:
-        seeds = Counter((run.attrs["env_id"], run.attrs["seed"]) for run, *_ in members)
-        twice = [str(s) for (_, s), n in seeds.items() if n > 1 and s is not None]
-        if twice:
-            yield (
-                f"{_name(members[0][0], pool)} has seed {', '.join(twice)} more than once; equal "
-                "seeds give equal runs, so its interval is narrower than it should be."
-            )
+        yield from _of_equal_seeds(members, pool)
     for env in dict.fromkeys(result.environment for result in found.results):
-        on = f" on {env}" if env else ""
         here = [result for result in found.results if result.environment == env]
-        ends = sorted({steps for result in here for steps in result.steps})
-        if len(ends) > 1:
-            yield (
-                f"The runs{on} ended after different numbers of steps, {ends[0]} to {ends[-1]}; "
-                f"--at {ends[0]} compares them after equally many."
-            )
-        names = {result.experiment for result in here}
-        members = (run for run, *_ in itertools.chain(*experiments))
-        same = (run for run in members if run.attrs["env_id"] in here[0].scores)
-        kinds = _compared_by((run for run in same if _name(run, pool) in names), pool)
-        if value == "Performance" and len(kinds) > 1:
-            told = " but ".join(f"{', '.join(names)} by {kind}" for kind, names in kinds.items())
-            yield f"The experiments{on} are not compared by the same column: {told}."
+        yield from _of_different_lengths(env, here)
+        if value == "Performance":
+            yield from _of_different_columns(env, here, runs, pool)
+    if pool:
+        yield from _of_pooling(found, scale)
+
+
+def _of_equal_seeds(members: Members, pool: bool) -> Iterator[str]:
+    seeds = Counter((run.attrs["env_id"], run.attrs["seed"]) for run, *_ in members)
+    twice = [str(s) for (_, s), n in seeds.items() if n > 1 and s is not None]
+    if twice:
+        yield (
+            f"{_name(members[0][0], pool)} has seed {', '.join(twice)} more than once; equal "
+            "seeds give equal runs, so its interval is narrower than it should be."
+        )
+
+
+def _on(env: str | None) -> str:
+    return f" on {env}" if env else ""
+
+
+def _of_different_lengths(env: str | None, results: list[Result]) -> Iterator[str]:
+    ends = sorted({steps for result in results for steps in result.steps})
+    if len(ends) > 1:
+        yield (
+            f"The runs{_on(env)} ended after different numbers of steps, {ends[0]} to {ends[-1]}; "
+            f"--at {ends[0]} compares them after equally many."
+        )
+
+
+def _of_different_columns(
+    env: str | None, results: list[Result], runs: list, pool: bool
+) -> Iterator[str]:
+    names = {result.experiment for result in results}
+    same = (run for run in runs if run.attrs["env_id"] in results[0].scores)
+    kinds = _compared_by((run for run in same if _name(run, pool) in names), pool)
+    if len(kinds) > 1:
+        told = " but ".join(f"{', '.join(names)} by {kind}" for kind, names in kinds.items())
+        yield f"The experiments{_on(env)} are not compared by the same column: {told}."
+
+
+def _of_pooling(found: Comparison, scale: dict) -> Iterator[str]:
     tasks = list(dict.fromkeys(task for result in found.results for task in result.scores))
-    if pool and any(len(result.scores) < len(tasks) for result in found.results):
+    if any(len(result.scores) < len(tasks) for result in found.results):
         yield "Not all experiments know the same environments; pairs are compared on those of both."
     unscaled = ", ".join(str(task) for task in tasks if task not in scale)
-    if pool and len(tasks) > 1 and unscaled:
+    if len(tasks) > 1 and unscaled:
         yield (
             "Scores of several environments are taken together as they are, which means little "
             f"unless they are of like size; give a --scale for {unscaled}."
         )
 
 
-def as_dict(found: Comparison) -> dict:
-    """A comparison as plain numbers and strings, for JSON."""
-    experiments = []
-    for r in found.results:
-        scores = {str(task): scores.tolist() for task, scores in r.scores.items()}
-        fewest, most = (r.steps[0], r.steps[-1]) if r.steps else (None, None)
-        experiments.append(vars(r) | dict(scores=scores, steps=most, steps_fewest=fewest))
-    return dict(
-        value=found.value, final=found.final, experiments=experiments,
-        improvement=[vars(i) for i in found.improvements], warnings=found.warnings,
-    )  # fmt: skip
-
-
-def _number(value, largest) -> str:
-    """As many decimals as numbers of this size are worth."""
-    if not math.isfinite(value):
-        return "–"
-    decimals = 1 if largest >= 100 else 2 if largest >= 10 else 3
-    return f"{value:.{decimals}f}" if largest >= 0.1 else f"{value:.3g}"
-
-
-def _range(bounds, largest):
-    if bounds is None:
-        return "–"
-    return f"[{_number(bounds[0], largest)}, {_number(bounds[1], largest)}]"
-
-
-def _seeds(result):
-    return f"{result.seeds}" + (f" ({result.diverged} diverged)" if result.diverged else "")
-
-
-def _steps(steps):
-    return " to ".join(str(step) for step in dict.fromkeys([*steps[:1], *steps[-1:]])) or "–"
-
-
-def _aligned(header, rows):
-    """Lines of a table for a terminal: the first column to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(header, *rows)]
-    for row in (header, *rows):
-        first, *others = (
-            cell.ljust(w) if i == 0 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths))
-        )
-        yield "  " + "  ".join([first, *others]).rstrip()
-
-
-def _markdown(header, rows):
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    for row in (header, rule, *rows):
-        yield f"| {' | '.join(row)} |"
-
-
-def as_text(found: Comparison, markdown: bool = False) -> str:
-    """A comparison as tables for a terminal, or for Markdown."""
-    table, strong, shown = (
-        (_markdown, "**", markdown_cell) if markdown else (_aligned, "", printable)
-    )
-    lines = []
-    for env in dict.fromkeys(result.environment for result in found.results):
-        results = [result for result in found.results if result.environment == env]
-        title = f"{shown(env or 'environment unknown')}: {shown(found.value)}"
-        lines += [f"{strong}{title}{strong}" + ("" if markdown else f" ({found.final})"), ""]
-        ends = [abs(v) for r in results for v in (r.mean, r.iqm, *(r.iqm_interval or ()))]
-        largest = max(ends)
-        header = ["experiment", "seeds", "steps", "mean", "IQM", "95 % interval"]
-        rows = [
-            [shown(r.experiment), _seeds(r), _steps(r.steps), _number(r.mean, largest),
-             _number(r.iqm, largest), _range(r.iqm_interval, largest)]
-            for r in results
-        ]  # fmt: skip
-        lines += [*table(header, rows), ""]
-        pairs = [i for i in found.improvements if i.environment == env]
-        if pairs:
-            header = ["scores higher", "probability", "95 % interval"]
-            rows = [
-                [f"{shown(i.experiment)} over {shown(i.over)}", f"{i.probability:.2f}",
-                 "–" if i.interval is None else "[{:.2f}, {:.2f}]".format(*i.interval)]
-                for i in pairs
-            ]  # fmt: skip
-            lines += [*table(header, rows), ""]
-    if markdown:
-        lines += [f"IQM: interquartile mean; {found.final}; intervals: stratified bootstrap.", ""]
-    for warning in found.warnings:
-        lines += [shown(warning), *([""] if markdown else [])]
-    return "\n".join(lines).rstrip()
-
-
-def write_csv(found: Comparison, file):
-    """Write one row per experiment, with a column for the probability to beat each other one."""
-    names = list(dict.fromkeys(result.experiment for result in found.results))
-    chances = {}
-    for i in found.improvements:
-        low, high = i.interval or ("", "")
-        chances[i.environment, i.experiment, i.over] = [i.probability, low, high]
-        back = ["", ""] if i.interval is None else [1 - high, 1 - low]
-        chances[i.environment, i.over, i.experiment] = [1 - i.probability, *back]
-    over = [[f"over {name}", f"over {name} low", f"over {name} high"] for name in names]
-    out = csv.writer(file)
-    out.writerow(map(csv_cell, [*CSV_COLUMNS, *itertools.chain(*over)]))
-    for r in found.results:
-        ends = [r.steps[-1], r.steps[0]] if r.steps else ["", ""]
-        row = [r.environment or "", r.experiment, r.seeds, r.diverged, *ends, r.mean, r.iqm]
-        row += r.iqm_interval or ("", "")
-        for name in names:
-            row += chances.get((r.environment, r.experiment, name), ["", "", ""])
-        out.writerow(map(csv_cell, row))
-
-
-def comparison(runs, args) -> Comparison:
+def comparison(runs: list, args: Any) -> Comparison:
     """Compare `runs` as the flags of `spinup compare` ask for."""
     try:
         scale = {env: (float(low), float(high)) for env, low, high in args.scale or []}

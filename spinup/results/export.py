@@ -2,8 +2,10 @@
 
 import json
 import os
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -12,10 +14,11 @@ from gymnasium.spaces import Dict, Discrete, flatdim
 import spinup
 from spinup.parts.errors import UserError
 from spinup.parts.jsonio import write_whole
-from spinup.parts.pytorch.models import architecture_of, space_from_json
+from spinup.parts.pytorch.architecture import architecture_of, space_from_json
 from spinup.parts.pytorch.onnx_export import random_observations, reference_policy, to_onnx
 from spinup.parts.run_folder import read_config, require_run
-from spinup.results.playback import load_network, make_run_env
+from spinup.results.agents import load_network
+from spinup.results.playback import make_run_env
 
 BATCHES = (1, 7, 64)  # how many observations at once the file is tried with
 TOLERANCE = 1e-4  # how far off an action may be, as a share of the largest one
@@ -26,7 +29,7 @@ USE = """To use it:
     act = policy.run(["act"], {{"obs": np.asarray(obs, np.{dtype})[None]}})[0][0]"""
 
 
-def largest_difference(network, content: bytes) -> float:
+def largest_difference(network: Any, content: bytes) -> float:
     """How far apart the file and the network act on random observations, singly and in batches.
 
     Of numbers out of n it is the share that differs. More than rounding can explain raises.
@@ -60,7 +63,7 @@ def largest_difference(network, content: bytes) -> float:
     return float(apart)
 
 
-def describe(folder: Path, network) -> dict[str, str]:
+def describe(folder: Path, network: Any) -> dict[str, str]:
     """What an exported file says about itself."""
     config = read_config(folder) if os.path.lexists(folder / "config.json") else {}
     environment = config.get("environment") or {}
@@ -81,11 +84,11 @@ def describe(folder: Path, network) -> dict[str, str]:
     return {key: str(text) for key, text in about.items() if text is not None}
 
 
-def _layout(folder) -> dict:
+def _layout(folder: Path) -> dict:
     """Where each part of an observation that was no array lies in `obs`."""
     about = dict(obs="a batch of observations made one vector by gymnasium.spaces.flatten")
     try:
-        env = make_run_env(folder)
+        env: Any = make_run_env(folder)
     except UserError:  # its package may not be here; the policy does not need it
         return about
     while not isinstance(env, gym.wrappers.FlattenObservation):
@@ -99,7 +102,12 @@ def _layout(folder) -> dict:
     return about
 
 
-def export(folder, output, itr="last", actor_critic=None) -> tuple[float, str]:
+def export(
+    folder: Path | str,
+    output: Path | str,
+    itr: int | str = "last",
+    actor_critic: Callable | None = None,
+) -> tuple[float, str]:
     """Write the deterministic policy of a run to an ONNX file, once it has been seen to act alike.
 
     Gives the largest difference that was seen, and the kind of number its observations are made of.

@@ -1,32 +1,47 @@
-"""Watching a trained agent: load it from its run folder, let it play, record it."""
+"""Watching a trained agent: its environment is made again, and it plays in it."""
 
 import contextlib
 import os
-import re
 import shlex
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
-from spinup.parts.backend import backend_named
 from spinup.parts.errors import UserError
-from spinup.parts.imports import allow_import, left_out
 from spinup.parts.logger import format_table
 from spinup.parts.make_env import env_from_description, trust_env
-from spinup.parts.plain_text import say
+from spinup.parts.plain_text import paragraph, say
 from spinup.parts.run_folder import read_config, require_run
 from spinup.parts.standardize import clip_to_space, reward_number, standardize
-from spinup.results.video import _on_screen, _writer, cannot_render, real_fps, render_without_screen
+from spinup.results.agents import is_tf_run, load_network, load_tf_policy, policy_of_network
+from spinup.results.video import (
+    cannot_render,
+    open_video,
+    real_fps,
+    render_without_screen,
+    show_on_screen,
+)
 
 LIMITS = dict(episodes=(1, 10**6), len=(0, 10**9), seed=(0, 2**63 - 1))
 
 
 def load_policy_and_env(
-    fpath, itr="last", deterministic=False, actor_critic=None, env_fn=None, render_mode=None,
-    trust_graph=False,
-):  # fmt: skip
+    fpath: Path | str,
+    itr: int | str = "last",
+    deterministic: bool = False,
+    actor_critic: Callable | None = None,
+    env_fn: Callable | None = None,
+    render_mode: str | None = None,
+    trust_graph: bool = False,
+) -> tuple[gym.Env | None, Callable]:
     """The environment of a run, and a function that gives the agent's action for an observation.
+
+    Where the environment cannot be made again, it is None, and a warning says why.
 
     fpath: the run folder
     itr: which saved model; 'last', or the number of one that was kept
@@ -37,19 +52,54 @@ def load_policy_and_env(
     trust_graph: run the graph of a TensorFlow agent, as `load_tf_policy` says
     """
     folder = require_run(fpath, "To load a policy one")
-    env = make_run_env(folder, env_fn, render_mode)
-    _check_spaces(folder, env)
-    if any(name.startswith("tf1_save") for name in os.listdir(folder)):
+    env = None
+    try:
+        env = make_run_env(folder, env_fn, render_mode)
+    except UserError as error:
+        if env_fn is not None or render_mode is not None:  # what the user asks for in this call
+            raise
+        warnings.warn(
+            paragraph(f"{error} The environment is None; the policy is loaded."), stacklevel=2
+        )
+    return env, load_policy_for(folder, env, itr, deterministic, actor_critic, trust_graph)
+
+
+def load_policy_for(
+    folder: Path,
+    env: gym.Env | None,
+    itr: int | str = "last",
+    deterministic: bool = False,
+    actor_critic: Callable | None = None,
+    trust_graph: bool = False,
+) -> Callable:
+    """A function that gives the agent's action as `env` takes it, whose spaces must be its own.
+
+    env: None for an agent by itself, whose actions are then as its network's action space says
+    """
+    space = None
+    if env is not None:
+        space = env.action_space
+        _check_spaces(folder, env)
+    if is_tf_run(folder):
         get_action = load_tf_policy(folder, itr, deterministic, trust_graph)
     else:
-        get_action = load_pytorch_policy(folder, itr, deterministic, actor_critic)
+        network = load_network(folder, itr, actor_critic)
+        get_action = policy_of_network(network, deterministic)
+        space = space or _action_space(network)
 
     def act(obs):
-        return clip_to_space(env.action_space, get_action(obs)[None])[0]
+        return get_action(obs) if space is None else clip_to_space(space, get_action(obs)[None])[0]
 
-    if not _says_spaces(folder):
+    if env is not None and not _says_spaces(folder):
         _try_out(folder, env, act)
-    return env, act
+    return act
+
+
+def _action_space(network) -> Any:
+    """The action space that a saved network was built for."""
+    from spinup.parts.pytorch.architecture import architecture_of, space_from_json
+
+    return space_from_json(architecture_of(network)["action_space"])
 
 
 def _says_spaces(folder) -> bool:
@@ -85,18 +135,21 @@ def _check_spaces(folder, env):
             )
 
 
-def make_run_env(folder, env_fn=None, render_mode=None):
+def make_run_env(
+    folder: Path, env_fn: Callable | None = None, render_mode: str | None = None
+) -> gym.Env:
     """Make a run's environment again from the id and arguments its config.json holds."""
     if env_fn is not None:
         return standardize(env_fn())
-    saved = read_config(folder).get("environment") or {}
+    config = read_config(folder) if os.path.lexists(Path(folder) / "config.json") else {}
+    saved = config.get("environment") or {}
     if not saved.get("id"):
         raise UserError(
             f"{folder} does not say how its environment is made. Pass it: "
             "load_policy_and_env(..., env_fn=your_function), or --env ID."
         )
     trust_env(saved["id"], command=f"spinup watch {shlex.quote(str(folder))}")
-    maker = read_config(folder).get("env_fn")
+    maker = config.get("env_fn")
     if maker is not None and not isinstance(maker, dict):  # a function of the user's own
         say(
             f"The environment of {folder} was made by {maker}; here it is made again from its id, "
@@ -115,62 +168,15 @@ def make_run_env(folder, env_fn=None, render_mode=None):
         raise cannot_render(saved["id"], error)
 
 
-def load_pytorch_policy(fpath, itr="last", deterministic=False, actor_critic=None):
-    """A function that gives the action of a saved PyTorch agent."""
-    act = backend_named("pytorch").policy_of(load_network(fpath, itr, actor_critic), deterministic)
-    return lambda obs: act(np.asarray(obs)[None])[0]
-
-
-def load_network(fpath, itr="last", actor_critic=None):
-    """The network of a saved PyTorch agent."""
-    load_model = backend_named("pytorch").load_model
-    return load_model(_model_file(Path(fpath) / "pyt_save", itr), actor_critic)
-
-
-def load_tf_policy(fpath, itr="last", deterministic=False, trust_graph=False):
-    """A function that gives the action of a saved TensorFlow agent.
-
-    trust_graph: say that you know where it comes from, for a graph is a program: among its
-        operations may be some that read and write files
-    """
-    if not trust_graph:
-        raise UserError(
-            f"The agent in {fpath} is a TensorFlow graph, which is a program and may write files "
-            "when it runs. If you trust it: spinup watch … --trust_graph (in a program: "
-            "trust_graph=True)."
-        )
-    folders = [path for path in Path(fpath).glob("tf1_save*") if path.is_dir()]
-    folder = _numbered(folders, Path(fpath) / "tf1_save", itr)
-    act = backend_named("tf1").policy_of(folder, deterministic)
-    return lambda obs: act(np.asarray(obs)[None])[0]
-
-
-def _model_file(folder, itr) -> Path:
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    found = [folder / name for name in names if re.fullmatch(r"model\d*\.pt", name)]
-    return _numbered(found, folder / "model.pt", itr)
-
-
-def _numbered(found, last, itr) -> Path:
-    """The saved model of number `itr`; for 'last', the unnumbered one, else the highest number."""
-    numbers = {
-        int(n[0]): path for path in found if (n := re.findall(r"(\d+)(?:\.pt)?$", path.name))
-    }
-    if itr in ("last", "", None, -1):
-        chosen = last if os.path.lexists(last) else numbers.get(max(numbers, default=None))
-    else:
-        chosen = numbers.get(int(itr)) if str(itr).isdigit() else None
-    if not numbers and not os.path.lexists(last):
-        raise UserError(f"There is no saved model in {last.parent}. Name the folder of a run.")
-    if chosen is None:
-        kept = ", ".join(map(str, sorted(numbers))) or "none; --keep_models in training keeps them"
-        raise UserError(f"There is no saved model {itr!r} in {last.parent}; numbered ones: {kept}.")
-    return chosen
-
-
 def run_policy(
-    env, get_action, max_ep_len=None, num_episodes=100, render=True, seed=None, video=None
-):
+    env: Any,
+    get_action: Callable,
+    max_ep_len: int | None = None,
+    num_episodes: int = 100,
+    render: bool = True,
+    seed: int | None = None,
+    video: Path | str | None = None,
+) -> list[float]:
     """Let an agent play whole episodes; prints each return and their average, and gives them.
 
     render: show it on the screen, if there is one
@@ -178,56 +184,65 @@ def run_policy(
     video: a file to record to; the environment must have the render mode 'rgb_array'
     """
     if env is None:
-        raise UserError("There is no environment to play in; see load_policy_and_env(env_fn=…).")
+        raise UserError(
+            "There is no environment to play in. Give the function that makes it: "
+            "load_policy_and_env(..., env_fn=your_function)."
+        )
     if video is not None and env.render_mode != "rgb_array":
         raise UserError("To record it: load_policy_and_env(..., render_mode='rgb_array').")
     if render and video is None:
-        env = _on_screen(env)
-    frames = None if video is None else _writer(video, real_fps(env))
-    show = frames.send if video is not None else lambda image: None
-    shown = video is not None or (render and env.render_mode == "human")
+        env = show_on_screen(env)
     returns, lengths = [], []
-    try:
+    with _shown(env, render, video) as show:
         for episode in range(num_episodes):
-            obs, _ = env.reset(seed=seed if episode == 0 else None)
-            ep_ret, ep_len, over = 0.0, 0, False
-            while not over:
-                if shown:
-                    show(env.render())
-                obs, reward, terminated, truncated, _ = env.step(get_action(obs))
-                ep_ret, ep_len = ep_ret + reward_number(env, reward), ep_len + 1
-                over = terminated or truncated or ep_len == max_ep_len
-            if shown:
-                show(env.render())  # what the last step led to
+            first_seed = seed if episode == 0 else None
+            ep_ret, ep_len = _play_episode(env, get_action, max_ep_len, first_seed, show)
             returns.append(ep_ret)
             lengths.append(ep_len)
             print(f"Episode {episode} \t EpRet {ep_ret:.3f} \t EpLen {ep_len}", flush=True)
-    finally:
-        if frames is not None:
-            frames.close()
-    if frames is not None:
+    if video is not None:
         say(f"Recorded {video}")
     if returns:
-        print(f"{len(returns)} episodes: return {np.mean(returns):.3f} ± {np.std(returns):.3f}")
-        numbers = {
-            **dict(AverageEpRet=np.mean(returns), StdEpRet=np.std(returns)),
-            **dict(MaxEpRet=max(returns), MinEpRet=min(returns), EpLen=np.mean(lengths)),
-            **dict(StdEpLen=np.std(lengths), MaxEpLen=max(lengths), MinEpLen=min(lengths)),
-        }
-        print(format_table(numbers.keys(), numbers.values()))
+        _print_summary(returns, lengths)
     return returns
 
 
-def named_class(name):
-    """The class that the user names on purpose, as `module:Class`."""
-    if name is None:
-        return None
-    from importlib import import_module
-
-    module, _, attribute = name.partition(":")
-    allow_import(module)
+@contextlib.contextmanager
+def _shown(env, render, video):
+    """Gives a function to call before each step: it records a frame, or updates the window."""
+    if video is None:
+        yield env.render if render and env.render_mode == "human" else lambda: None
+        return
+    frames = open_video(video, real_fps(env))
     try:
-        return getattr(import_module(module), attribute)
-    except Exception as error:  # also of the module itself, which runs when it is imported
-        hint = left_out(error) if isinstance(error, ImportError) else ""
-        raise UserError(f"--actor_critic {name}: {error}. Write it as module:Class.{hint}")
+        yield lambda: frames.send(env.render())
+    finally:
+        frames.close()
+
+
+def _play_episode(env, get_action, max_ep_len, seed, show) -> tuple[float, int]:
+    """The return and the length of one episode."""
+    obs, _ = env.reset(seed=seed)
+    ep_ret, ep_len, over = 0.0, 0, False
+    while not over:
+        show()
+        obs, reward, terminated, truncated, _ = env.step(get_action(obs))
+        ep_ret, ep_len = ep_ret + reward_number(env, reward), ep_len + 1
+        over = terminated or truncated or ep_len == max_ep_len
+    show()  # what the last step led to
+    return ep_ret, ep_len
+
+
+def _print_summary(returns, lengths):
+    print(f"{len(returns)} episodes: return {np.mean(returns):.3f} ± {np.std(returns):.3f}")
+    numbers = dict(
+        AverageEpRet=np.mean(returns),
+        StdEpRet=np.std(returns),
+        MaxEpRet=max(returns),
+        MinEpRet=min(returns),
+        EpLen=np.mean(lengths),
+        StdEpLen=np.std(lengths),
+        MaxEpLen=max(lengths),
+        MinEpLen=min(lengths),
+    )
+    print(format_table(numbers.keys(), numbers.values()))

@@ -9,8 +9,10 @@ import math
 import os
 import re
 import time
+from collections.abc import Callable, Collection
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from spinup.parts.plain_text import printable, without_colors
 from spinup.parts.progress import PERFORMANCE
 from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job, real_path
 from spinup.results import compare, tables
+from spinup.results.compare_formats import as_dict
 
 MOST_NUMBERS = 600_000  # in the page; beyond, runs are shown with fewer of their epochs
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
@@ -28,18 +31,19 @@ LARGEST_VIDEO, LARGEST_VIDEOS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of a
 OUTPUT, LAST_LINES, LONGEST_LINE = "output.txt", 30, 400
 # What is no setting that tells experiments apart: a run's own, and what follows from others.
 NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces", "job", STOPS)
+SCRIPTS = ("base", "numbers", "curves", "tables", "page")  # one script, in this order
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 LAST_WORDS = re.compile(r"spinup: |[\w.]*(Error|Exception|Interrupt)\b")
 
 
-def _brief(value: float):
+def _brief(value: float) -> int | float | None:
     """A number in few letters of JSON: an integer, or six digits; None if it is not finite."""
     if not math.isfinite(value):
         return None
     return int(value) if value.is_integer() else float(f"{value:.6g}")
 
 
-def _numbers(run, rows) -> dict[str, list]:
+def _numbers(run: Any, rows: np.ndarray) -> dict[str, list]:
     """The columns of a run that hold numbers."""
     columns = {}
     names = [name for name in run if name not in ("Unit", "Condition1", "Condition2", "Diverged")]
@@ -53,7 +57,7 @@ def _numbers(run, rows) -> dict[str, list]:
 
 def _flat(settings: dict, prefix="") -> dict[str, str]:
     """Settings as strings; those inside others by both names, as on the command line."""
-    texts = {}
+    texts: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, dict) and value:
             texts |= _flat(value, f"{prefix}{key}:")
@@ -63,9 +67,9 @@ def _flat(settings: dict, prefix="") -> dict[str, str]:
     return texts
 
 
-def _settings(runs) -> list[dict]:
+def _settings(runs: list) -> list[dict]:
     """The settings of each experiment; runs of one that differ are apart."""
-    groups = {}
+    groups: dict[tuple, tuple] = {}
     for run in runs:
         config = _own_settings(run.attrs["folder"])
         config = {key: value for key, value in config.items() if key not in NO_SETTINGS}
@@ -82,7 +86,7 @@ def _settings(runs) -> list[dict]:
     ]
 
 
-def _seeds(seeds) -> str:
+def _seeds(seeds: list[int | None]) -> str:
     known = [str(seed) for seed in sorted(seed for seed in seeds if seed is not None)]
     if len(known) < len(seeds):
         return f"{len(seeds)} run{'s' * (len(seeds) > 1)}"
@@ -97,7 +101,7 @@ def _leads_out(path: Path, folder: Path) -> bool:
     return not inside.is_relative_to(here)
 
 
-def _own_settings(folder) -> dict:
+def _own_settings(folder: Path | str) -> dict:
     """The settings in a run's config.json, if it lies in the run's own folder."""
     folder = Path(folder)
     return {} if _leads_out(folder / "config.json", folder) else tables.read_settings(folder)[0]
@@ -146,7 +150,7 @@ def _last_lines(path: Path) -> list[str]:
     return [printable(line)[:LONGEST_LINE] for line in lines[-LAST_LINES:]] if text else []
 
 
-def _has_failed(folder: Path, lines) -> bool:
+def _has_failed(folder: Path, lines: list[str]) -> bool:
     """Whether a run failed: by what the grid that started it noted, or else by its last words."""
     note = None
     with contextlib.suppress(UserError):
@@ -157,12 +161,12 @@ def _has_failed(folder: Path, lines) -> bool:
     return any(map(TRACEBACK.match, lines)) or any(map(LAST_WORDS.match, lines[-1:]))
 
 
-def _failures(folders, finished) -> dict[str, list[str]]:
+def _failures(folders: list[Path], finished: Collection[str]) -> dict[str, list[str]]:
     """The last lines of the runs that failed or diverged, also without an epoch, by folder.
 
     finished: the folders of runs that have all their epochs; what they said is no failure
     """
-    failures = {}
+    failures: dict[str, list[str]] = {}
     for folder in folders:
         for root, below, names in os.walk(folder):
             below[:] = sorted(name for name in below if name != OLDER_RUNS)
@@ -176,7 +180,7 @@ def _failures(folders, finished) -> dict[str, list[str]]:
     return failures
 
 
-def _listed(run, found, args) -> dict:
+def _listed(run: Any, found: compare.Comparison, args: Any) -> dict:
     """A run's line in the list of all runs."""
     config = _own_settings(run.attrs["folder"])
     done, epochs = run.attrs["epochs"], config.get("epochs")
@@ -185,13 +189,17 @@ def _listed(run, found, args) -> dict:
     _, steps = compare.final_score(run, compare.STEPS) or (None, None)
     state = "" if epochs is None else "finished" if done >= epochs else "unfinished"
     return dict(
-        experiment=run.attrs["name"], environment=run.attrs["env_id"], seed=run.attrs["seed"],
-        epochs=f"{done} of {epochs}" if epochs else f"{done}", steps=steps, score=score,
+        experiment=run.attrs["name"],
+        environment=run.attrs["env_id"],
+        seed=run.attrs["seed"],
+        epochs=f"{done} of {epochs}" if epochs else f"{done}",
+        steps=steps,
+        score=score,
         state="diverged" if compare.has_diverged(run) else state,
-    )  # fmt: skip
+    )
 
 
-def _curves(runs, warnings) -> list[dict]:
+def _curves(runs: list, warnings: list[str]) -> list[dict]:
     """The numbers of each run, of so many epochs that the page stays small."""
     most = max(10, MOST_NUMBERS // sum(len(run.columns) for run in runs))
     long = sum(len(run) > most for run in runs)
@@ -206,11 +214,11 @@ def _curves(runs, warnings) -> list[dict]:
     return curves
 
 
-def _counted(number, noun) -> str:
+def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def collect(runs, folders, args) -> dict:
+def collect(runs: list, folders: list[Path], args: Any) -> dict:
     """All that the page shows, as plain numbers and strings.
 
     runs: as `plot.get_all_datasets` gives them
@@ -218,46 +226,73 @@ def collect(runs, folders, args) -> dict:
     args: the flags of `spinup compare`
     """
     found = compare.comparison(runs, args)
+    short_name = _short_names(folders)
+    listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
+    finished = {folder for folder, run in listed.items() if run["state"] == "finished"}
+    failures = _failures(folders, finished)
+    for folder, run in listed.items():
+        run["run"] = short_name(folder)
+        if folder in failures and run["state"] != "diverged":
+            run["state"] = "failed"
+    warnings = [*found.warnings, *(sentence for run in runs for sentence in run.attrs["damage"])]
+    warnings = [printable(warning) for warning in warnings]
+    return dict(
+        made=_made_of(runs, failures),
+        value=found.value,
+        performance=PERFORMANCE,
+        enough_seeds=compare.ENOUGH_SEEDS,
+        experiments=list(dict.fromkeys(run.attrs["name"] for run in runs)),
+        runs=_curves(runs, warnings),
+        warnings=warnings,
+        comparison=as_dict(found),
+        settings=_settings(runs),
+        videos=_all_videos({folder: run["run"] for folder, run in listed.items()}),
+        failures=[dict(run=short_name(root), lines=lines) for root, lines in failures.items()],
+        listed=list(listed.values()),
+    )
+
+
+def _short_names(folders: list[Path]) -> Callable:
+    """A function from a folder to its path below what all folders have in common."""
     top = Path(os.path.commonpath([real_path(folder) for folder in folders]))
 
-    def name_of(folder):
+    def short_name(folder):
         name = os.path.relpath(real_path(folder), top)
         return printable(top.name if name == os.curdir else name)
 
-    listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
-    finished = {folder for folder, run in listed.items() if run["state"] == "finished"}
-    failures, videos = _failures(folders, finished), []
-    for folder, run in listed.items():
-        run["run"] = name_of(folder)
-        if folder in failures and run["state"] != "diverged":
-            run["state"] = "failed"
-        spent = sum(len(video.get("src", "")) * 3 // 4 for video in videos)
-        videos += _videos(Path(folder), run["run"], LARGEST_VIDEOS - spent)
-    warnings = [*found.warnings, *(sentence for run in runs for sentence in run.attrs["damage"])]
-    warnings = [printable(warning) for warning in warnings]
-    experiments = list(dict.fromkeys(run.attrs["name"] for run in runs))
+    return short_name
+
+
+def _made_of(runs: list, failures: dict) -> str:
+    """How many runs and experiments the page shows, and when it was made."""
+    experiments = {run.attrs["name"] for run in runs}
+    diverged = {run.attrs["folder"] for run in runs if compare.has_diverged(run)}
+    failed = sum(folder not in diverged for folder in failures)
     many = f"{_counted(len(runs), 'run')} in {_counted(len(experiments), 'experiment')}"
-    diverged = [run for run in runs if compare.has_diverged(run)]
-    lost = {run.attrs["folder"] for run in diverged}
-    failed = sum(folder not in lost for folder in failures)
     many += f", {failed} failed" if failed else ""
     many += f", {len(diverged)} diverged" if diverged else ""
     day = f"{time.localtime().tm_mday} {time.strftime('%B %Y')}"
-    return dict(
-        made=f"{many}. Made on {day} by spinup {spinup.__version__}.",
-        value=found.value, performance=PERFORMANCE, enough_seeds=compare.ENOUGH_SEEDS,
-        experiments=experiments, runs=_curves(runs, warnings), warnings=warnings,
-        comparison=compare.as_dict(found), settings=_settings(runs), videos=videos,
-        failures=[dict(run=name_of(root), lines=lines) for root, lines in failures.items()],
-        listed=list(listed.values()),
-    )  # fmt: skip
+    return f"{many}. Made on {day} by spinup {spinup.__version__}."
+
+
+def _all_videos(names: dict[str, str]) -> list[dict]:
+    """The videos in the folders of runs, as many as the page has room for.
+
+    names: what each folder is called on the page
+    """
+    videos: list[dict] = []
+    for folder, name in names.items():
+        spent = sum(len(video.get("src", "")) * 3 // 4 for video in videos)
+        videos += _videos(Path(folder), name, LARGEST_VIDEOS - spent)
+    return videos
 
 
 def page(title: str, data: dict) -> str:
     """The whole page; nothing in `data` can become a tag, and nothing in it may load or run."""
-    part = {name: files("spinup.results").joinpath(f"report.{name}").read_text("utf-8")
-            for name in ("html", "css", "js")}  # fmt: skip
-    digest = base64.b64encode(hashlib.sha256(part["js"].encode()).digest()).decode()
+    style, frame = _read("report.css"), _read("report.html")
+    script = "\n".join(_read(f"report_{name}.js") for name in SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
@@ -266,6 +301,9 @@ def page(title: str, data: dict) -> str:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     title = html.escape(printable(title))
-    given = dict(policy=policy, title=title, style=part["css"], script=part["js"])
-    whole = re.compile(r"\{\{(\w+)\}\}")
-    return whole.sub(lambda found: (given | dict(data=text))[found[1]], part["html"])
+    given = dict(policy=policy, title=title, style=style, script=script, data=text)
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: given[name[1]], frame)
+
+
+def _read(name: str) -> str:
+    return files("spinup.results").joinpath(name).read_text("utf-8")

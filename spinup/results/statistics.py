@@ -14,6 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 RESAMPLES, SEED, CONFIDENCE = 9999, 0, 0.95
+BAND_RESAMPLES = 1000  # for each point of a curve, where less precision is enough
+
+# How many of n runs, in order, each of these leaves out at either end before it takes the mean.
+CUT_OFF: dict[str, Callable[[int], int]] = dict(
+    mean=lambda n: 0, median=lambda n: (n - 1) // 2, iqm=lambda n: n // 4
+)
 
 
 def iqm(values: ArrayLike, axis: int = 0) -> Any:
@@ -54,8 +60,40 @@ def interval(tasks: list[np.ndarray], statistic: Callable) -> tuple[float, float
     if min(map(len, tasks)) < 2:
         return None
     found = bootstrap(
-        tasks, statistic, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
-        vectorized=True, random_state=np.random.default_rng(SEED),
-    )  # fmt: skip
+        tasks,
+        statistic,
+        n_resamples=RESAMPLES,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        vectorized=True,
+        random_state=np.random.default_rng(SEED),
+    )
     low, high = found.confidence_interval
     return float(low), float(high)
+
+
+def interval_at_each_point(values: np.ndarray, estimator: str) -> np.ndarray:
+    """Both ends of the 95 % percentile bootstrap interval of a curve, at each of its points.
+
+    All points are estimated on the same resamples of the runs, so the band is smooth.
+
+    values: a row for each run and a column for each point
+    estimator: one of `CUT_OFF`
+    """
+    tail = 50 * (1 - CONFIDENCE)
+    return np.percentile(_resampled(values, estimator), [tail, 100 - tail], axis=0)
+
+
+def _resampled(values, estimator):
+    """The estimate of each resample of the runs: a row for each, a column for each point.
+
+    All estimators here are means of what is left when some runs are cut off at both ends, so how
+    often each run is sampled gives its weight, and one product does all points at once.
+    """
+    n = len(values)
+    cut = CUT_OFF[estimator](n)
+    samples = np.random.default_rng(SEED).integers(n, size=(BAND_RESAMPLES, n))
+    times = np.stack([np.bincount(row, minlength=n) for row in samples])
+    ranks = times.cumsum(axis=1)
+    kept = np.minimum(ranks, n - cut) - np.maximum(ranks - times, cut)
+    return kept.clip(0) / (n - 2 * cut) @ (np.sort(values, axis=0) if cut else values)

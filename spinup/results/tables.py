@@ -1,46 +1,49 @@
 """The tables of many runs, read for curves and comparisons."""
 
+import csv
 import io
 import os
 import re
 import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spinup.parts.divergence import find_divergence
 from spinup.parts.errors import UserError, did_you_mean
 from spinup.parts.plain_text import printable, say
-from spinup.parts.progress import PERFORMANCE
+from spinup.parts.progress import PERFORMANCE, read_table
 from spinup.parts.run_folder import (
     DIVERGED_FILE,
     OLDER_RUNS,
     read_config,
     read_job,
-    read_text,
     real_path,
 )
 from spinup.parts.settings import unknown_settings, what_differs
 
-# How many of n runs, in order, each of these leaves out at either end before it takes the mean.
-CUT_OFF = dict(mean=lambda n: 0, median=lambda n: (n - 1) // 2, iqm=lambda n: n // 4)
-IN_WORDS = dict(iqm="interquartile mean")  # what a plot calls them, where not by their names
+Paths = Path | str | Sequence[Path | str]
+Strings = str | Sequence[str] | None
+
 ENVIRONMENT = ("environment", "env_fn", "env_name", "env_kwargs")  # settings that say which it is
 
 
-def _listed(given) -> list:
+def as_list(given: Any) -> list:
     """One thing, several or none, as a list."""
     return [] if given is None else [given] if isinstance(given, (str, Path)) else list(given)
 
 
-def check_known(what: str, word, known):
+def check_known(what: str, word: object, known: Collection[str]) -> None:
     """Refuse a word that is not known, and name the nearest that are."""
     if word not in known:
-        near = did_you_mean(str(word), known, count=3)
+        near = did_you_mean(str(word), list(known), count=3)
         raise UserError(f"There is no {what} {word!r}.{near} Known are: {', '.join(known)}.")
 
 
-def _note(text: str):
+def warn(text: str) -> None:
+    """Say on standard error what a reader of the results should know."""
     say(text, file=sys.stderr)
 
 
@@ -57,105 +60,133 @@ def read_settings(folder: Path) -> tuple[dict, list[str]]:
         return {}, [f"{error} The run is used without its settings."]
 
 
-def _read_run(folder: Path, title, config: dict, damage: list):
+def _read_run(folder: Path, title: str | None, config: dict, damage: list[str]) -> Any:
     """The whole rows of a run's table, with the name of its experiment; None without rows.
 
     A run that diverged has the rows before that; one that did so in its first epoch has a single
     row of NaN, for it counts all the same.
     """
+    path = folder / "progress.txt"
+    try:
+        table = read_table(path)
+    except UserError as error:
+        warn(f"{error} It is left out.")
+        return None
+    if table.problem and table.rows:  # killed while it wrote; half a number is a wrong number
+        damage.append(f"{table.problem.removesuffix('.')}; that line is left out.")
+    for sentence in damage:
+        warn(sentence)
+    names = [printable(name) for name in table.names]
+    diverged = find_divergence(folder, config, names, table.texts)
+    if not table.rows and diverged is None:
+        warn(f"{path} holds no epoch yet; it is left out.")
+        return None
+    # A row may be there whose epoch was never saved.
+    rows = table.texts if diverged is None else table.texts[: diverged.epochs_done]
+    run = _as_frame(names, rows)
+    run.attrs |= dict(folder=str(folder), diverged=diverged, epochs=len(rows), damage=damage)
+    run.attrs |= _of_settings(folder, title, config)
+    return run
+
+
+def _as_frame(names: list[str], rows: list[list[str]]) -> Any:
+    """A table as pandas reads it, which finds out what kind of numbers a column holds."""
     import pandas as pd
 
-    path, lines, cut = folder / "progress.txt", [], ""
-    try:
-        if os.path.lexists(path):
-            *lines, cut = read_text(path).split("\n")
-    except UserError as error:
-        _note(f"{error} It is left out.")
-        return None
-    if cut:  # the run was killed while it wrote, and half a number is a wrong number
-        damage.append(f"{path} ends in the middle of a line; that line is left out.")
-    for sentence in damage:
-        _note(sentence)
-    lines = [line for line in lines if line and line.count("\t") == lines[0].count("\t")]
-    lines[:1] = [printable(line, keep="\t") for line in lines[:1]]  # the names of the columns
-    names, *rows = [line.split("\t") for line in lines] or [[]]
-    diverged = find_divergence(folder, config, names, rows)
-    if not rows and diverged is None:
-        _note(f"{path} holds no epoch yet; it is left out.")
-        return None
-    if diverged is not None:
-        lines = lines[: 1 + diverged.epochs_done]  # a row may be there whose epoch was never saved
-    if len(lines) > 1:
-        data = pd.read_csv(io.StringIO("\n".join(lines)), sep="\t", quoting=3)
-    else:
-        data = pd.DataFrame({"Epoch": [np.nan], "TotalEnvInteracts": [np.nan]})
+    if not rows:
+        return pd.DataFrame({"Epoch": [np.nan], "TotalEnvInteracts": [np.nan]})
+    text = "\n".join("\t".join(row) for row in [names, *rows])
+    return pd.read_csv(io.StringIO(text), sep="\t", quoting=csv.QUOTE_NONE)
+
+
+def _of_settings(folder: Path, title: str | None, config: dict) -> dict[str, Any]:
+    """Environment, name and seed of a run, by its settings or else by its folder."""
     environment, seed = config.get("environment"), config.get("seed")
     known = environment if isinstance(environment, dict) else dict(id=config.get("env_name"))
     env_id = known.get("id")
-    data.attrs |= dict(diverged=diverged, epochs=len(lines) - 1 if lines else 0)
-    data.attrs["env_id"] = printable(env_id) if isinstance(env_id, str) else None
     name_without_seed = re.sub(r"_s\d+$", "", real_path(folder).name)
-    data.attrs["name"] = printable(title or config.get("exp_name") or name_without_seed or "exp")
-    data.attrs |= dict(folder=str(folder), seed=seed if isinstance(seed, int) else None)
-    data.attrs["damage"] = damage
-    return data
+    return dict(
+        env_id=printable(env_id) if isinstance(env_id, str) else None,
+        name=printable(title or config.get("exp_name") or name_without_seed or "exp"),
+        seed=seed if isinstance(seed, int) else None,
+    )
 
 
-def refuse_damage(runs):
+def refuse_damage(runs: Iterable) -> None:
     """End with a sentence and exit code 2 where files were damaged; all else is done by then."""
     damage = [sentence for run in runs for sentence in run.attrs["damage"]]
     if damage:
         raise UserError(f"{' '.join(damage)} All that is whole was used.")
 
 
-def _read_runs(folders, titles):
+def _read_runs(folders: Iterable[Path | str], titles: Iterable[str | None]) -> list:
     """The runs in `folders` and below; each knows its experiment and its number.
 
     Runs of one name whose settings differ are several experiments, named by what differs:
     Condition1 with the environment, `attrs` without it ('name' where each environment is looked at
     by itself, 'name_of_all' where all are taken together).
     """
-    runs, configs = {}, {}
+    found: dict[tuple, tuple] = {}
     for folder, title in zip(folders, titles):
-        for root, below, files in os.walk(folder):
-            below[:] = sorted(name for name in below if name != OLDER_RUNS)
-            if not {"progress.txt", DIVERGED_FILE} & set(files):
-                continue
-            config, damage = read_settings(Path(root))
-            run = _read_run(Path(root), title, config, damage)
+        for root in _run_folders(folder):
+            config, damage = read_settings(root)
+            run = _read_run(root, title, config, damage)
             if run is not None:
                 # By two paths to the same run an experiment would look surer than it is.
-                key = real_path(root), run.attrs["name"]
-                runs[key], configs[key] = run, config
-    found, configs = list(runs.values()), list(configs.values())
-    titles = [run.attrs["name"] for run in found]
-    elsewhere = [(run.attrs["name"], run.attrs["env_id"]) for run in found]
-    names = _told_apart(titles, titles, configs)
-    apart = dict(apart=ENVIRONMENT)
-    for run, name, name_of_all in zip(
-        found,
-        _told_apart(titles, elsewhere, configs, **apart),
-        _told_apart(titles, titles, configs, **apart),
-    ):
-        run.attrs |= dict(name=name, name_of_all=name_of_all)
-    pooled = {}
-    for name, config in zip(names, configs):
-        pooled.setdefault(name, []).append(config)
-    unsure = {name: _unsure(name, configs) for name, configs in pooled.items()}
-    for number, (name, run) in enumerate(zip(names, found)):
-        run.attrs["unsure"] = unsure[name]
-        run["Unit"] = names[:number].count(name)
-        run["Condition1"], run["Condition2"] = name, f"{name}-{number}"
+                found[real_path(root), run.attrs["name"]] = run, config
+    runs, configs = [run for run, _ in found.values()], [config for _, config in found.values()]
+    names = _name_experiments(runs, configs)
+    for run, name, unsure in zip(runs, names, _unsure_of_each(names, configs)):
+        run.attrs["unsure"] = unsure
+        run["Unit"], run["Condition1"], run["Condition2"] = 0, name, name
         for column in [column for column in PERFORMANCE if column in run][:1]:
             run["Performance"] = run[column]
         if run.attrs["diverged"] is not None:
             run["Diverged"] = True
-    return found
+    number_runs(runs)
+    return runs
 
 
-def _told_apart(titles, groups, configs, **apart) -> list[str]:
+def _run_folders(folder: Path | str) -> Iterator[Path]:
+    """A folder and those below it that hold the table of a run."""
+    for root, below, files in os.walk(folder):
+        below[:] = sorted(name for name in below if name != OLDER_RUNS)
+        if {"progress.txt", DIVERGED_FILE} & set(files):
+            yield Path(root)
+
+
+def _name_experiments(runs: list, configs: list[dict]) -> list[str]:
+    """The name of each run's experiment; those without the environment go into `attrs`."""
+    titles = [run.attrs["name"] for run in runs]
+    with_env = [(run.attrs["name"], run.attrs["env_id"]) for run in runs]
+    names = _told_apart(titles, titles, configs)
+    on_each = _told_apart(titles, with_env, configs, apart=ENVIRONMENT)
+    on_all = _told_apart(titles, titles, configs, apart=ENVIRONMENT)
+    for run, name, name_of_all in zip(runs, on_each, on_all):
+        run.attrs |= dict(name=name, name_of_all=name_of_all)
+    return names
+
+
+def number_runs(runs: list, exp_idx: int = 0, units: dict[str, int] | None = None) -> int:
+    """Number the runs of each experiment in the column Unit, and all of them in Condition2.
+
+    exp_idx: how many runs there were before; the function gives how many there are then
+    units: how many of each experiment there were before; it is brought up to date
+    """
+    units = {} if units is None else units
+    for number, run in enumerate(runs, exp_idx):
+        name = run["Condition1"].iloc[0]
+        run["Unit"], run["Condition2"] = units.get(name, 0), f"{name}-{number}"
+        units[name] = units.get(name, 0) + 1
+    return exp_idx + len(runs)
+
+
+def _told_apart(
+    titles: list[str], groups: list, configs: list[dict], **apart: tuple[str, ...]
+) -> list[str]:
     """Titles of runs; within a group, those with other settings get these settings behind it."""
-    members, names = {}, list(titles)
+    members: dict[Any, list[int]] = {}
+    names = list(titles)
     for i, group in enumerate(groups):
         members.setdefault(group, []).append(i)
     for found in members.values():
@@ -164,8 +195,16 @@ def _told_apart(titles, groups, configs, **apart) -> list[str]:
     return names
 
 
-def _unsure(name, configs) -> str | None:
-    """What a reader should know of runs that are taken together, if their files say too little."""
+def _unsure_of_each(names: list[str], configs: list[dict]) -> list[str | None]:
+    """For each run, what to know of it and the others of its name if their files say too little."""
+    pooled: dict[str, list[dict]] = {}
+    for name, config in zip(names, configs):
+        pooled.setdefault(name, []).append(config)
+    unsure = {name: _unsure(name, members) for name, members in pooled.items()}
+    return [unsure[name] for name in names]
+
+
+def _unsure(name: str, configs: list[dict]) -> str | None:
     unknown = unknown_settings(configs) if len(configs) > 1 else []
     if not unknown:
         return None
@@ -175,7 +214,7 @@ def _unsure(name, configs) -> str | None:
     )
 
 
-def get_datasets(logdir, condition=None):
+def get_datasets(logdir: Path | str, condition: str | None = None) -> list:
     """Read every progress.txt in a folder and below; gives a list with a DataFrame per run.
 
     condition: what to call the experiment, instead of the name in config.json
@@ -185,30 +224,34 @@ def get_datasets(logdir, condition=None):
     return _read_runs([logdir], [condition])
 
 
-def _matching_folders(logdir):
+def _matching_folders(logdir: Path | str) -> list[Path]:
     """The folder itself; or, where none has that name, those whose names begin with it."""
     path = Path(logdir)
     if os.path.isdir(path):
         return [path]
-    found = sorted(os.listdir(path.parent)) if os.path.isdir(path.parent) else []
-    found = [path.parent / name for name in found if name.startswith(path.name)]
+    names = sorted(os.listdir(path.parent)) if os.path.isdir(path.parent) else []
+    found = [path.parent / name for name in names if name.startswith(path.name)]
     found = [folder for folder in found if os.path.isdir(folder)]
     if not found:
         raise UserError(f"There is no folder {logdir}, and none whose name begins like that.")
     return [folder for folder in found if folder.name != OLDER_RUNS]
 
 
-def matching_folders(all_logdirs, select=None, exclude=None) -> list[Path]:
+def matching_folders(
+    all_logdirs: Paths, select: Strings = None, exclude: Strings = None
+) -> list[Path]:
     """The folders that `get_all_datasets` reads."""
-    folders = [folder for logdir in _listed(all_logdirs) for folder in _matching_folders(logdir)]
-    folders = [f for f in dict.fromkeys(folders) if all(x in str(f) for x in _listed(select))]
-    folders = [f for f in folders if not any(x in str(f) for x in _listed(exclude))]
+    folders = [folder for logdir in as_list(all_logdirs) for folder in _matching_folders(logdir)]
+    folders = [f for f in dict.fromkeys(folders) if all(x in str(f) for x in as_list(select))]
+    folders = [f for f in folders if not any(x in str(f) for x in as_list(exclude))]
     if not folders:
         raise UserError("No folder is left to plot. Check the folders, --select and --exclude.")
     return folders
 
 
-def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
+def get_all_datasets(
+    all_logdirs: Paths, legend: Strings = None, select: Strings = None, exclude: Strings = None
+) -> list:
     """Read the runs of several folders, or of all folders whose names begin with a given one.
 
     legend: a title for each folder, instead of the names of the experiments in it
@@ -216,7 +259,7 @@ def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     exclude: strings of which it may contain none
     """
     folders = matching_folders(all_logdirs, select, exclude)
-    names, titles = ", ".join(map(str, folders)), _listed(legend) or [None] * len(folders)
+    names, titles = ", ".join(map(str, folders)), as_list(legend) or [None] * len(folders)
     if len(titles) != len(folders):
         raise UserError(
             f"The legend has {len(titles)} title(s) for {len(folders)} folder(s): {names}. "
@@ -231,7 +274,7 @@ def get_all_datasets(all_logdirs, legend=None, select=None, exclude=None):
     return runs
 
 
-def numbers(column):
+def numbers(column: Any) -> Any:
     """A column of a run as numbers; NaN for what is none, or is too large for one."""
     import pandas as pd
 

@@ -5,9 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Generator
 from ctypes.util import find_library
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from spinup.parts.errors import UserError
@@ -22,7 +25,7 @@ def has_screen() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in shows)
 
 
-def render_without_screen():
+def render_without_screen() -> None:
     """Where there is no screen, tell pygame and MuJoCo, which hear it when first imported."""
     if has_screen():
         return
@@ -32,10 +35,8 @@ def render_without_screen():
             os.environ.setdefault("MUJOCO_GL", name)
 
 
-def _on_screen(env):
+def show_on_screen(env: gym.Env) -> gym.Env:
     """The environment in a window, made again for that if need be."""
-    import gymnasium as gym
-
     if env.render_mode is not None:
         return env
     if not has_screen() or env.spec is None:
@@ -48,11 +49,12 @@ def _on_screen(env):
         return env
 
 
-def real_fps(env) -> float:
+def real_fps(env: gym.Env) -> float:
     """How many steps an environment takes in a second of its own time."""
     from gymnasium.wrappers import AtariPreprocessing, MaxAndSkipObservation
 
-    skipped, inner = 1, env
+    skipped = 1
+    inner: Any = env
     while inner is not env.unwrapped:
         if isinstance(inner, AtariPreprocessing):
             skipped *= inner.frame_skip
@@ -60,13 +62,15 @@ def real_fps(env) -> float:
             skipped *= inner._skip
         inner = inner.env
     if hasattr(inner, "ale"):  # its render_fps does not know how many frames are skipped
-        skip = inner._frameskip  # from one number to before another, at random, where it is two
-        return ATARI_FPS / skipped / (skip if isinstance(skip, int) else np.mean(range(*skip)))
+        # From one number to before another, at random, where it is two.
+        skip: Any = getattr(inner, "_frameskip")  # noqa: B009
+        steps = skip if isinstance(skip, int) else float(np.mean(range(*skip)))
+        return ATARI_FPS / skipped / steps
     dt = getattr(inner, "dt", None)
     return (env.metadata.get("render_fps") or (1 / dt if dt else 30)) / skipped
 
 
-def _writer(path, fps):
+def open_video(path: Path | str, fps: float) -> Generator:
     """Takes frames and writes them to a video file; `close` finishes it.
 
     The file gets its name when it is whole: an older one stays until then.
@@ -99,9 +103,15 @@ def _frames(new, path, fps):
             if out is None:
                 height, width = (n - n % 2 for n in frame.shape[:2])  # the encoder needs even sizes
                 out = imageio_ffmpeg.write_frames(
-                    str(new), (width, height), fps=fps, codec=codec, macro_block_size=2, quality=7,
-                    pix_fmt_out="rgb8" if codec == "gif" else "yuv420p", ffmpeg_log_level="fatal",
-                )  # fmt: skip
+                    str(new),
+                    (width, height),
+                    fps=fps,
+                    codec=codec,
+                    macro_block_size=2,
+                    quality=7,
+                    pix_fmt_out="rgb8" if codec == "gif" else "yuv420p",
+                    ffmpeg_log_level="fatal",
+                )
                 out.send(None)
             out.send(np.ascontiguousarray(frame[:height, :width]))
             count += 1
@@ -136,7 +146,7 @@ def _no_video(path) -> UserError:
     return UserError(f"The video {path} could not be recorded ({why}). Nothing else has changed.")
 
 
-def check_rendering(env):
+def check_rendering(env: gym.Env) -> None:
     """Render one frame, or say what this machine lacks for it."""
     env.reset(seed=0)
     try:
@@ -147,7 +157,7 @@ def check_rendering(env):
         raise cannot_render(env.spec.id if env.spec else "This environment", "it gave no image")
 
 
-def cannot_render(name, error) -> UserError:
+def cannot_render(name: str, error: object) -> UserError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return UserError(
         f"{name} cannot be rendered here ({reason}). For MuJoCo without a screen, on Debian or "

@@ -8,44 +8,56 @@ import inspect
 import io
 import json
 import zipfile
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Space
 from torch import nn
 
 import spinup
 from spinup.parts.errors import UserError
-from spinup.parts.jsonio import convert_json, regular_file, write_whole
+from spinup.parts.jsonio import regular_file, write_whole
+from spinup.parts.pytorch.architecture import (
+    SPACES,
+    architecture_of,
+    dotted_name,
+    record_architecture,
+    space_from_json,
+)
 from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.parts.pytorch.mpi import sync_params
 from spinup.parts.pytorch.tensors import to_tensor
 
+HOW_TO_LOAD = (
+    "spinup.load('RUN') gives the network, with ac.act and ac.pi; torch.load only gives this dict "
+    "of its tensors and how it was built"
+)
 
-def build_network(actor_critic, observation_space, action_space, ac_kwargs=None, device="cpu"):
-    """Make the network of a run, and let it remember how it was made, for its saved file."""
+
+def build_network(
+    actor_critic: Callable,
+    observation_space: Space,
+    action_space: Space,
+    ac_kwargs: dict | None = None,
+    device: str | torch.device = "cpu",
+) -> nn.Module:
+    """Make the network of a run, which notes how it was built, for its saved file."""
     ac_kwargs = check_ac_kwargs(actor_critic, ac_kwargs)
     network = actor_critic(observation_space, action_space, **ac_kwargs).to(device_by_name(device))
     sync_params(network)  # every process starts from the same weights
-    architecture = dict(
-        network=_dotted_name(actor_critic),
-        observation_space=space_to_json(observation_space),
-        action_space=space_to_json(action_space),
-        ac_kwargs=convert_json(ac_kwargs),
-    )
-    network.architecture = json.dumps(architecture)  # one string: an update looks at all it holds
+    # A class of ours has noted all its arguments, also those that a partial one had before.
+    noted = set(SPACES) <= architecture_of(network).keys()
+    if not noted or type(network) is not getattr(actor_critic, "func", actor_critic):
+        record_architecture(network, actor_critic, observation_space, action_space, ac_kwargs)
     return network
 
 
-def architecture_of(network) -> dict:
-    """How a network that `build_network` has made was made."""
-    return json.loads(network.architecture)
-
-
-def check_ac_kwargs(actor_critic, ac_kwargs: dict | None) -> dict:
+def check_ac_kwargs(actor_critic: Callable, ac_kwargs: dict | None) -> dict:
     """Settings of a network as it takes them: those it has, with the activation that is named."""
     ac_kwargs = dict(ac_kwargs or {})
     known = inspect.signature(actor_critic).parameters
@@ -53,7 +65,7 @@ def check_ac_kwargs(actor_critic, ac_kwargs: dict | None) -> dict:
         for key in ac_kwargs:
             if key not in known:
                 raise UserError(
-                    f"{_dotted_name(actor_critic)} has no setting {key!r}; ac_kwargs may hold "
+                    f"{dotted_name(actor_critic)} has no setting {key!r}; ac_kwargs may hold "
                     f"{', '.join(list(known)[2:])}."
                 )
             if isinstance(known[key].default, bool) and not isinstance(ac_kwargs[key], bool):
@@ -67,22 +79,18 @@ def check_ac_kwargs(actor_critic, ac_kwargs: dict | None) -> dict:
     return ac_kwargs
 
 
-def _dotted_name(actor_critic):
-    """Where a class or a function is to be found; a partial one goes by what is inside."""
-    named = getattr(actor_critic, "func", actor_critic)
-    return f"{named.__module__}.{getattr(named, '__qualname__', type(named).__qualname__)}"
+def layer_sizes(sizes: int | Sequence[int] | np.ndarray) -> tuple[int, ...]:
+    """The widths of hidden layers, Python's integers or NumPy's; one number means one layer."""
+    listed = sizes.tolist() if isinstance(sizes, (np.ndarray, np.integer)) else sizes
+    listed = [listed] if isinstance(listed, int) else listed
+    if isinstance(listed, (list, tuple)):
+        listed = [int(size) if isinstance(size, np.integer) else size for size in listed]
+        if listed and all(type(size) is int and size > 0 for size in listed):
+            return tuple(listed)
+    raise UserError(f"hidden_sizes must be integers above 0 like [64,64], not {sizes!r}.")
 
 
-def layer_sizes(sizes):
-    """The widths of hidden layers; one number means one layer."""
-    sizes = [sizes] if isinstance(sizes, int) else sizes
-    are_sizes = isinstance(sizes, (list, tuple)) and all(type(s) is int and s > 0 for s in sizes)
-    if not are_sizes or not sizes:
-        raise UserError(f"hidden_sizes must be integers above 0 like [64,64], not {sizes!r}.")
-    return tuple(sizes)
-
-
-def device_by_name(name) -> torch.device:
+def device_by_name(name: str | torch.device) -> torch.device:
     """PyTorch's device of this name, if this machine has it."""
     try:
         device = torch.device(name)
@@ -93,38 +101,14 @@ def device_by_name(name) -> torch.device:
     return device
 
 
-def space_to_json(space) -> dict:
-    if isinstance(space, Discrete):
-        return dict(kind="Discrete", n=int(space.n), start=int(space.start))
-    if isinstance(space, Box):
-        bounds = {k: getattr(space, k).ravel() for k in ("low", "high")}
-        bounds = {k: b[:1] if len(b) and (b == b[0]).all() else b for k, b in bounds.items()}
-        shape, dtype = list(space.shape), space.dtype.name
-        return dict(
-            kind="Box", shape=shape, dtype=dtype, **{k: b.tolist() for k, b in bounds.items()}
-        )
-    return dict(kind=type(space).__name__)
-
-
-def space_from_json(saved):
-    if saved["kind"] == "Discrete":
-        return Discrete(saved["n"], start=saved["start"])
-    if saved["kind"] == "Box":
-        shape, dtype = tuple(saved["shape"]), np.dtype(saved["dtype"])
-        low, high = (np.array(saved[k], dtype) for k in ("low", "high"))
-        low, high = (np.full(shape, b[0]) if len(b) == 1 else b.reshape(shape) for b in (low, high))
-        return Box(low, high, dtype=dtype)
-    raise UserError(f"A saved network cannot be built for a space of kind {saved['kind']!r}.")
-
-
-def save_model(path: Path, network: nn.Module):
+def save_model(path: Path, network: nn.Module) -> None:
     """Write a network as tensors and the description of its architecture."""
-    own = f"{type(network).__module__}.{type(network).__qualname__}"
-    architecture = getattr(network, "architecture", json.dumps(dict(network=own)))
-    save_tensors(path, dict(architecture=architecture, weights=network.state_dict()))
+    architecture = json.dumps(architecture_of(network))
+    content = dict(how_to_load=HOW_TO_LOAD, architecture=architecture, weights=network.state_dict())
+    save_tensors(path, content)
 
 
-def save_tensors(path: Path, content: dict):
+def save_tensors(path: Path, content: dict) -> None:
     buffer = io.BytesIO()
     torch.save(content, buffer)
     write_whole(Path(path), buffer.getvalue())
@@ -149,7 +133,7 @@ def load_tensors(path: Path) -> dict:
     return content
 
 
-def load_model(path: Path, actor_critic=None) -> nn.Module:
+def load_model(path: Path, actor_critic: Callable | None = None) -> nn.Module:
     """Build a saved network and give it its weights.
 
     actor_critic: the class of the network, where it is not one of spinup's own
@@ -157,18 +141,13 @@ def load_model(path: Path, actor_critic=None) -> nn.Module:
     content = load_tensors(path)
     try:
         architecture = json.loads(content["architecture"])
-        weights, name = content["weights"], architecture["network"]
-        network_class = actor_critic or _own_class(name)
-        if network_class is None:
-            raise UserError(
-                f"{path} was saved by a class of your own, {name}. Pass that class: --actor_critic "
-                "MODULE:CLASS, in a script load_policy_and_env(..., actor_critic=YourClass)."
-            )
-        spaces = [space_from_json(architecture[k]) for k in ("observation_space", "action_space")]
+        weights = content["weights"]
+        network_class = _network_class(path, architecture, actor_critic)
+        spaces = [space_from_json(architecture[name]) for name in SPACES]
         ac_kwargs = architecture["ac_kwargs"]
         if actor_critic is not None and ac_kwargs.get("activation") not in KNOWN_ACTIVATIONS:
             ac_kwargs.pop("activation", None)  # the user's own, which a file cannot name
-        network = build_network(network_class, *spaces, ac_kwargs)
+        network = build_network(network_class, spaces[0], spaces[1], ac_kwargs)
         network.load_state_dict(only_known(weights, network.state_dict()))
     except UserError:
         raise
@@ -177,7 +156,24 @@ def load_model(path: Path, actor_critic=None) -> nn.Module:
     return network
 
 
-def _own_class(name):
+def _network_class(path: Path, architecture: dict, actor_critic: Callable | None) -> Callable:
+    """The class to build a saved network with: one of ours, or the user's, if it can be built."""
+    name = architecture["network"]
+    network_class = actor_critic or _own_class(name)
+    if network_class is None:
+        raise UserError(
+            f"{path} was saved by a class of your own, {name}. Pass that class: --actor_critic "
+            "MODULE:CLASS, in a script spinup.load(..., actor_critic=YourClass)."
+        )
+    if "ac_kwargs" not in architecture:  # its constructor is the user's, and notes nothing
+        raise UserError(
+            f"{path} does not say how its network, {name}, was built. Build it yourself, and give "
+            f"it the weights: network.load_state_dict(torch.load({str(path)!r})['weights'])."
+        )
+    return network_class
+
+
+def _own_class(name: str) -> type[nn.Module] | None:
     """One of our own networks by its dotted name; None for any other."""
     module, _, attribute = name.rpartition(".")
     cores = [f"spinup.algos.pytorch.{name}.core" for name in spinup.ALGORITHMS["pytorch"]]
@@ -188,12 +184,12 @@ def _own_class(name):
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None
 
 
-def save_variables(folder: Path, variables: dict, itr=None):
+def save_variables(folder: Path, variables: dict | None, itr: int | None = None) -> None:
     """Save what a script hands to `save_state` besides its model, if it can be read back safely.
 
     Environments are left out: config.json says how to make them.
     """
-    kept = {}
+    kept: dict[str, Any] = {}
     for key, value in (variables or {}).items():
         if isinstance(value, np.ndarray) and value.dtype != object:
             kept[key] = torch.from_numpy(value.copy())
@@ -209,7 +205,7 @@ def save_variables(folder: Path, variables: dict, itr=None):
         save_tensors(folder / f"vars{'' if itr is None else itr}.pt", kept)
 
 
-def policy_of(network, deterministic=False):
+def policy_of(network: Any, deterministic: bool = False) -> Callable:
     """A function that gives a network's action for each of a batch of observations."""
     chooses = "deterministic" in inspect.signature(network.act).parameters
     if deterministic and not chooses:

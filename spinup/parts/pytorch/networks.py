@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from spinup.parts.envs import require_actions
 from spinup.parts.errors import UserError
 from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.layers import (
     Flatten,
     RunningNormalizer,
@@ -164,6 +165,7 @@ class MLPCritic(nn.Module):
         return apply_to_arrays(self.v_net, obs)[:, 0]
 
 
+@records_architecture
 class MLPActorCritic(nn.Module):
     """A policy `pi` for discrete or continuous actions, and a value function `v`.
 

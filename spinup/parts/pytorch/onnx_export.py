@@ -4,7 +4,9 @@ import inspect
 import io
 import logging
 import warnings
+from collections.abc import Callable
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +16,16 @@ from torch import nn
 import spinup
 from spinup.parts.errors import UserError
 from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.architecture import architecture_of, space_from_json
 from spinup.parts.pytorch.layers import RunningNormalizer
-from spinup.parts.pytorch.models import architecture_of, policy_of, space_from_json
+from spinup.parts.pytorch.models import policy_of
 from spinup.parts.standardize import clip_to_space
 
 
 class DeterministicPolicy(nn.Module):
     """From a batch of observations to a network's greedy actions, as its environment takes them."""
 
-    def __init__(self, network):
+    def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
         self.space = space = space_from_json(architecture_of(network)["action_space"])
@@ -43,7 +46,7 @@ class DeterministicPolicy(nn.Module):
         return act.to(getattr(torch, self.space.dtype.name))
 
 
-def best_output(network, obs):
+def best_output(network: Any, obs: torch.Tensor) -> torch.Tensor:
     """The best actions at `obs`, or the score of each, computed by PyTorch's operations alone.
 
     network: one of ours, or any with the attributes of a documented actor_critic
@@ -63,12 +66,13 @@ def best_output(network, obs):
     return pi(obs)
 
 
-def random_observations(network, count: int, rng: np.random.Generator) -> np.ndarray:
+def random_observations(network: nn.Module, count: int, rng: np.random.Generator) -> np.ndarray:
     """Observations of about the size that the network has seen, within the bounds of its space."""
-    space = space_from_json(architecture_of(network)["observation_space"])
+    space: Any = space_from_json(architecture_of(network)["observation_space"])
     if space.dtype == np.uint8:
         return rng.integers(space.low, space.high, (count, *space.shape), np.uint8, endpoint=True)
-    obs = rng.normal(scale=2.0, size=(count, *space.shape))
+    obs: Any = rng.normal(scale=2.0, size=(count, *space.shape))
+    seen: Any
     for seen in (m for m in network.modules() if isinstance(m, RunningNormalizer)):
         mean, var = (x.cpu().numpy().reshape(space.shape) for x in (seen.mean, seen.var))
         obs = mean + np.sqrt(var) * obs
@@ -76,7 +80,7 @@ def random_observations(network, count: int, rng: np.random.Generator) -> np.nda
     return np.clip(obs, space.low, space.high).astype(np.float32)
 
 
-def to_onnx(network, about: dict | None = None) -> bytes:
+def to_onnx(network: nn.Module, about: dict | None = None) -> bytes:
     """The content of an ONNX file that holds the deterministic policy of a network.
 
     about: strings to be kept in the file, where any tool for ONNX shows them
@@ -87,11 +91,15 @@ def to_onnx(network, about: dict | None = None) -> bytes:
     try:
         # Plain layers are PyTorch's own, which the exporter knows.
         with _quiet(), torch.no_grad(), fast.plain():
-            program = torch.onnx.export(
-                DeterministicPolicy(network).eval(), (example,), dynamo=True, verbose=False,
-                input_names=["obs"], output_names=["act"],
+            program: Any = torch.onnx.export(
+                DeterministicPolicy(network).eval(),
+                (example,),
+                dynamo=True,
+                verbose=False,
+                input_names=["obs"],
+                output_names=["act"],
                 dynamic_shapes=({0: torch.export.Dim("batch")},),
-            )  # fmt: skip
+            )
     except Exception as error:  # a network of the user's own may do anything
         raise UserError(
             f"The policy of {architecture_of(network)['network']} cannot be written as ONNX "
@@ -106,7 +114,7 @@ def to_onnx(network, about: dict | None = None) -> bytes:
     return model.SerializeToString()
 
 
-def _first_line(error) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
@@ -123,7 +131,7 @@ def _quiet():
         logging.disable(before)
 
 
-def reference_policy(network):
+def reference_policy(network: Any) -> Callable:
     """How the network acts by itself: its own `act`, if that can be deterministic."""
     if "deterministic" in inspect.signature(network.act).parameters:
         space, act = (

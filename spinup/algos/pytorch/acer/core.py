@@ -6,10 +6,12 @@ from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import refuse_images, require_actions
+from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
 from spinup.parts.pytorch.networks import sample_categorical
 
 
+@records_architecture
 class MLPActorCritic(nn.Module):
     """`pi(obs)` gives the policy's logit of each action, `q(obs)` the value of each."""
 

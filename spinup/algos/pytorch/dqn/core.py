@@ -6,6 +6,7 @@ from gymnasium.spaces import Discrete
 from torch import nn
 
 from spinup.parts.envs import require_actions
+from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.layers import (
     Flatten,
     apply_to_arrays,
@@ -16,6 +17,7 @@ from spinup.parts.pytorch.layers import (
 )
 
 
+@records_architecture
 class MLPQNetwork(nn.Module):
     """`q(obs)` gives the value of each action; `act(obs)` the action of the highest."""
 

@@ -8,6 +8,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from spinup.parts.envs import refuse_images, require_actions
+from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
 from spinup.parts.pytorch.networks import (
     ActionRange,
@@ -19,6 +20,7 @@ from spinup.parts.pytorch.networks import (
 from spinup.parts.pytorch.tensors import standard_normal, uniform
 
 
+@records_architecture
 class MLPActorCritic(nn.Module):
     """For continuous actions a policy `pi` and `q(obs, act)`, one row of values per critic.
 

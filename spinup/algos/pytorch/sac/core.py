@@ -11,6 +11,7 @@ from torch.distributions import Categorical
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch import networks
+from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp
 from spinup.parts.pytorch.networks import (
     LOG_STD_MAX,
@@ -27,6 +28,7 @@ from spinup.parts.pytorch.networks import (
 ENTROPY_FRACTION = 0.5
 
 
+@records_architecture
 class MLPActorCritic(nn.Module):
     """A policy `pi` and two critics, `q1` and `q2`."""
 

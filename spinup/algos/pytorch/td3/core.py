@@ -7,6 +7,7 @@ from torch import nn
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import refuse_images, require_actions
+from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp
 from spinup.parts.pytorch.networks import (
     MLPActor,
@@ -17,6 +18,7 @@ from spinup.parts.pytorch.networks import (
 )
 
 
+@records_architecture
 class MLPActorCritic(nn.Module):
     """A policy `pi` and two critics, `q1` and `q2`."""
 

@@ -9,10 +9,12 @@ from spinup.parts.envs import refuse_images
 from spinup.parts.errors import UserError
 from spinup.parts.mpi import mpi_avg
 from spinup.parts.pytorch import networks
+from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp, update_normalizers
 from spinup.parts.pytorch.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
 
 
+@records_architecture
 class MLPActorCritic(networks.MLPActorCritic):
     """A policy `pi` and a value function `v`, on anything but images."""
 
