@@ -31,7 +31,7 @@ from torch import from_numpy
 from spinup.parts.mpi import num_procs
 from spinup.parts.pytorch.fast import private, switch
 from spinup.parts.pytorch.fast.context import capturing
-from spinup.parts.pytorch.fast.dependencies import Dependencies, NotCapturable
+from spinup.parts.pytorch.fast.dependencies import Dependencies
 from spinup.parts.pytorch.fast.fused_critics import arrange_critics
 from spinup.parts.pytorch.fast.guards import same_contents
 from spinup.parts.pytorch.fast.kernels import replay_kernel
@@ -40,6 +40,7 @@ from spinup.parts.pytorch.fast.private import tree_flatten, tree_map_only, tree_
 from spinup.parts.pytorch.fast.snapshot import Snapshot
 from spinup.parts.pytorch.fast.threads import Threads, may_choose
 from spinup.parts.pytorch.fast.trace import HostReadGuard, Trace, storages_in
+from spinup.parts.pytorch.fast.trusted import NotCapturable
 from spinup.parts.pytorch.fast.verification import check_step, results_agree, same_bits
 
 

@@ -13,7 +13,7 @@ from spinup.parts.pytorch.fast import private, switch
 from spinup.parts.pytorch.fast.capture import Capture
 from spinup.parts.pytorch.fast.concurrency import exclusive, note_call, turn
 from spinup.parts.pytorch.fast.context import is_capturing
-from spinup.parts.pytorch.fast.dependencies import NotCapturable
+from spinup.parts.pytorch.fast.trusted import NotCapturable
 
 MAX_CAPTURES = 8  # of one update and learner; an update that needs more changes at every call
 

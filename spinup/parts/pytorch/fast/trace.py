@@ -8,8 +8,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from spinup.parts.pytorch.fast import private
-from spinup.parts.pytorch.fast.dependencies import NotCapturable
 from spinup.parts.pytorch.fast.private import tree_flatten
+from spinup.parts.pytorch.fast.trusted import NotCapturable
 
 aten = torch.ops.aten
 _Tensor = torch.Tensor

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from spinup.parts.pytorch.fast.dependencies import NotCapturable
 from spinup.parts.pytorch.fast.kernels import tolerance
 from spinup.parts.pytorch.fast.trace import overwritten, tensors_in
+from spinup.parts.pytorch.fast.trusted import NotCapturable
 
 CLOSE = 1e-2  # what results may differ by, as a share of the greatest
 
