@@ -150,8 +150,11 @@ def redirect_output(where: Path, number: int):
 
 def run_command(words: list[str]) -> tuple[int, str, bool]:
     """The exit code and the traceback of a command, and whether its training was stopped."""
+    import torch
+
     from spinup.run import main
 
+    torch.set_grad_enabled(True)  # a command that was stopped may have left it off
     code, trace, stopped = 0, "", False
     sys.argv = ["spinup", *words]
     try:
