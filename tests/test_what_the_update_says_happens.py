@@ -295,9 +295,15 @@ def freeze(learner, i):
 
 
 CHANGES = dict(
-    lr=set_lr, data=assign_data, vector=assign_vector, assigned=assign_state,
-    network=replace_network, layer=replace_layer, optimizer=replace_optimizer, frozen=freeze,
-)  # fmt: skip
+    lr=set_lr,
+    data=assign_data,
+    vector=assign_vector,
+    assigned=assign_state,
+    network=replace_network,
+    layer=replace_layer,
+    optimizer=replace_optimizer,
+    frozen=freeze,
+)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -1051,8 +1057,12 @@ def test_ppo_with_shared_layers_gives_one_result():
         learner = ppo.make_learner(ac, 1e-2, 1e-2)
         for _ in range(4):
             ppo.update(
-                learner, rollout, clip_ratio=0.2, target_kl=None, train_pi_iters=30,
+                learner,
+                rollout,
+                clip_ratio=0.2,
+                target_kl=None,
+                train_pi_iters=30,
                 train_v_iters=30,
-            )  # fmt: skip
+            )
         results.append(torch.cat([p.detach().reshape(-1) for p in ac.parameters()]))
     assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
