@@ -1,8 +1,9 @@
-"""The smallest learner and batch that an update can be recorded with."""
+"""The smallest learner and batch that an update can be recorded with, and what compares two."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from spinup.parts.pytorch.learning import Adam
@@ -17,3 +18,11 @@ class Batch(NamedTuple):
 class Learner:
     ac: nn.Module
     optimizer: Adam
+
+
+def assert_close(found, expected, tolerance=2e-3):
+    """Equal to rounding, as a whole: one number whose gradient is rounding may move otherwise."""
+    found, expected = (torch.as_tensor(t).detach().double() for t in (found, expected))
+    assert found.shape == expected.shape
+    error, length = (found - expected).norm().item(), expected.norm().item()
+    assert error <= tolerance * length + 1e-6, (error, length)
