@@ -58,9 +58,13 @@ class Version:
         environment = dict(os.environ, PYTHONPATH=str(checkout), TQDM_DISABLE="1")
         words = [sys.executable, __file__, "--train", json.dumps(asdict(case)), str(checkout)]
         self.process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, env=environment,
-        )  # fmt: skip
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
         self.read()
 
     def read(self) -> float:

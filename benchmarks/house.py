@@ -152,19 +152,22 @@ def sac() -> list:
     watch, epochs, steps = Watch(), 4, 4000
     with tempfile.TemporaryDirectory() as folder:
         module.sac(
-            lambda: make_env(CHEETAH, watch), epochs=epochs, steps_per_epoch=steps, start_steps=0,
-            update_after=epochs * steps - 700, num_test_episodes=0, replay_size=MILLION,
+            lambda: make_env(CHEETAH, watch),
+            epochs=epochs,
+            steps_per_epoch=steps,
+            start_steps=0,
+            update_after=epochs * steps - 700,
+            num_test_episodes=0,
+            replay_size=MILLION,
             logger_kwargs=dict(output_dir=folder),
-        )  # fmt: skip
+        )
     first, *later = saves
     return [
         figure("SAC with a million transitions: memory in all", watch.most, "MB", goal=600),
         figure("its first checkpoint, of all rows at once", first * 1e3, "ms"),
         figure("its later checkpoints, of 4000 new rows", max(later) * 1e3, "ms"),
-        figure(
-            "longest pause to log and save, SAC", max(watch.pauses(steps)[1:]), "s", goal=0.2
-        ),
-    ]  # fmt: skip
+        figure("longest pause to log and save, SAC", max(watch.pauses(steps)[1:]), "s", goal=0.2),
+    ]
 
 
 def ppo() -> list:
@@ -174,9 +177,14 @@ def ppo() -> list:
     watch, steps = Watch(), 4000
     with tempfile.TemporaryDirectory() as folder:
         spinup.ppo_pytorch(
-            lambda: make_env(CHEETAH, watch), epochs=5, steps_per_epoch=steps, train_pi_iters=1,
-            train_v_iters=1, save_freq=1, logger_kwargs=dict(output_dir=folder),
-        )  # fmt: skip
+            lambda: make_env(CHEETAH, watch),
+            epochs=5,
+            steps_per_epoch=steps,
+            train_pi_iters=1,
+            train_v_iters=1,
+            save_freq=1,
+            logger_kwargs=dict(output_dir=folder),
+        )
     return [figure("longest pause to log and save, PPO", max(watch.pauses(steps)), "s", goal=0.2)]
 
 
@@ -198,10 +206,19 @@ def start_up(turns) -> dict:
         for i in range(turns):
             began = time.time()
             spinup(
-                "ppo", "--env", "first_step:FirstStep-v0", "--epochs", 1, "--steps_per_epoch", 50,
-                "--data_dir", folder, "--exp_name", f"start{i}",
+                "ppo",
+                "--env",
+                "first_step:FirstStep-v0",
+                "--epochs",
+                1,
+                "--steps_per_epoch",
+                50,
+                "--data_dir",
+                folder,
+                "--exp_name",
+                f"start{i}",
                 env=environment(FIRST_STEP=str(noted)),
-            )  # fmt: skip
+            )
             found.append(float(noted.read_text()) - began)
     return figure("spinup ppo: start to the first step", median(found), "s", goal=4)
 

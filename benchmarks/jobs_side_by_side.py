@@ -22,14 +22,24 @@ from spinup.experiments.processes import cores
 
 def grid(data_dir, count, epochs) -> list[Job]:
     settings = dict(
-        env_name="CartPole-v1", steps_per_epoch=1000, epochs=epochs, train_v_iters=20,
+        env_name="CartPole-v1",
+        steps_per_epoch=1000,
+        epochs=epochs,
+        train_v_iters=20,
         ac_kwargs=dict(hidden_sizes=[32, 32]),
-    )  # fmt: skip
+    )
     return [
-        Job("side", vpg_pytorch, dict(settings, seed=seed, logger_kwargs=dict(
-            output_dir=f"{data_dir}/side_s{seed}", exp_name="side")))
+        Job(
+            "side",
+            vpg_pytorch,
+            dict(
+                settings,
+                seed=seed,
+                logger_kwargs=dict(output_dir=f"{data_dir}/side_s{seed}", exp_name="side"),
+            ),
+        )
         for seed in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def timed(at_once, count, epochs):

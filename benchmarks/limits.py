@@ -147,7 +147,7 @@ def time_of_products(products: list[Product], least: float) -> float:
 
 
 def time_of_step(env_name: str, least: float) -> float:
-    """Seconds that a step of the simulator takes, with its share of beginning episodes anew."""
+    """Seconds that a step of the simulator takes, with its share of resets."""
     import gymnasium as gym
 
     env = gym.make(env_name)

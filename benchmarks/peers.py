@@ -28,9 +28,12 @@ def ours(case: Case, env_fn):
     settings = dict(ac_kwargs=dict(hidden_sizes=case.hidden), num_envs=case.num_envs)
     if case.algorithm in REPLAY:
         settings |= dict(
-            batch_size=case.batch, update_every=case.every, start_steps=case.begin,
-            update_after=case.begin, num_test_episodes=0,
-        )  # fmt: skip
+            batch_size=case.batch,
+            update_every=case.every,
+            start_steps=case.begin,
+            update_after=case.begin,
+            num_test_episodes=0,
+        )
     else:
         settings |= dict(steps_per_epoch=case.every, train_v_iters=case.passes)
     if case.algorithm == "ppo":
@@ -71,9 +74,12 @@ def like_stable_baselines3(library, case: Case, env_fn):
     settings = dict(batch_size=case.batch, policy_kwargs=dict(net_arch=list(case.hidden)))
     if case.algorithm in REPLAY:
         settings |= dict(
-            learning_rate=1e-3, train_freq=case.every, gradient_steps=case.every,
-            learning_starts=case.begin, tau=0.005,
-        )  # fmt: skip
+            learning_rate=1e-3,
+            train_freq=case.every,
+            gradient_steps=case.every,
+            learning_starts=case.begin,
+            tau=0.005,
+        )
     else:
         settings |= dict(n_steps=case.every // case.num_envs)
     if case.algorithm == "sac":
@@ -83,9 +89,11 @@ def like_stable_baselines3(library, case: Case, env_fn):
         settings |= dict(action_noise=NormalActionNoise(np.zeros(shape), np.full(shape, 0.1)))
     if case.algorithm == "dqn":
         settings |= dict(
-            target_update_interval=1, buffer_size=100_000, exploration_initial_eps=0.05,
+            target_update_interval=1,
+            buffer_size=100_000,
+            exploration_initial_eps=0.05,
             exploration_final_eps=0.05,
-        )  # fmt: skip
+        )
     if case.algorithm == "ppo":
         settings |= dict(n_epochs=case.passes)
     if case.algorithm == "trpo":
@@ -109,9 +117,13 @@ def tianshou(case: Case, env_fn):
     collector = Collector(algorithm, envs, buffer, exploration_noise=off_policy)
     collector.reset()
     common = dict(
-        training_collector=collector, collection_step_num_env_steps=case.every, verbose=False,
-        show_progress=False, max_epochs=FOREVER // 4000, epoch_num_steps=4000,
-    )  # fmt: skip
+        training_collector=collector,
+        collection_step_num_env_steps=case.every,
+        verbose=False,
+        show_progress=False,
+        max_epochs=FOREVER // 4000,
+        epoch_num_steps=4000,
+    )
     if off_policy:
         collector.collect(n_step=case.begin, random=True)
         return algorithm.run_training(OffPolicyTrainerParams(batch_size=case.batch, **common))
@@ -125,66 +137,91 @@ def tianshou(case: Case, env_fn):
 def tianshou_algorithm(case: Case, actions, observations):
     """Tianshou's algorithm of a case with its networks."""
     import torch
-    from tianshou.algorithm.modelfree import ddpg, dqn, ppo, sac, td3, trpo
-    from tianshou.algorithm.modelfree.reinforce import ProbabilisticActorPolicy
-    from tianshou.algorithm.optim import AdamOptimizerFactory
-    from tianshou.exploration import GaussianNoise
-    from tianshou.utils.net import common, continuous, discrete
+    from tianshou.utils.net import common
 
-    adam = AdamOptimizerFactory(lr=1e-3)
-    obs, spaces = observations.shape, dict(action_space=actions, observation_space=observations)
-    act = actions.shape or int(actions.n)
-    activation = torch.nn.Tanh if case.algorithm in ("ppo", "trpo") else torch.nn.ReLU
+    on_policy = case.algorithm in ("ppo", "trpo")
+    spaces = dict(action_space=actions, observation_space=observations)
+    activation = torch.nn.Tanh if on_policy else torch.nn.ReLU
 
     def net(**settings):
-        sizes = dict(state_shape=obs, hidden_sizes=list(case.hidden), activation=activation)
-        return common.Net(**sizes, **settings)
+        sizes = dict(state_shape=observations.shape, hidden_sizes=list(case.hidden))
+        return common.Net(**sizes, activation=activation, **settings)
 
     if case.algorithm == "dqn":
-        policy = dqn.DiscreteQLearningPolicy(
-            model=net(action_shape=act), eps_training=0.05, **spaces
+        return tianshou_dqn(net, spaces)
+    build = tianshou_on_policy if on_policy else tianshou_actor_critic
+    return build(case, net, spaces)
+
+
+def tianshou_adam():
+    from tianshou.algorithm.optim import AdamOptimizerFactory
+
+    return AdamOptimizerFactory(lr=1e-3)
+
+
+def tianshou_dqn(net, spaces):
+    from tianshou.algorithm.modelfree import dqn
+
+    model = net(action_shape=int(spaces["action_space"].n))
+    policy = dqn.DiscreteQLearningPolicy(model=model, eps_training=0.05, **spaces)
+    return dqn.DQN(policy=policy, optim=tianshou_adam(), target_update_freq=1, is_double=False)
+
+
+def tianshou_on_policy(case, net, spaces):
+    """PPO and TRPO."""
+    import torch
+    from tianshou.algorithm.modelfree import ppo, trpo
+    from tianshou.algorithm.modelfree.reinforce import ProbabilisticActorPolicy
+    from tianshou.utils.net import continuous, discrete
+
+    shape = spaces["action_space"].shape
+    if shape:
+        actor = continuous.ContinuousActorProbabilistic(
+            preprocess_net=net(), action_shape=shape, unbounded=True
         )
-        return dqn.DQN(policy=policy, optim=adam, target_update_freq=1, is_double=False)
-    if case.algorithm in ("ppo", "trpo"):
-        if actions.shape:
-            actor = continuous.ContinuousActorProbabilistic(
-                preprocess_net=net(), action_shape=act, unbounded=True
-            )
-            critic = continuous.ContinuousCritic(preprocess_net=net())
+        critic = continuous.ContinuousCritic(preprocess_net=net())
 
-            def distribution(parameters):
-                return torch.distributions.Independent(torch.distributions.Normal(*parameters), 1)
-        else:
-            actor = discrete.DiscreteActor(
-                preprocess_net=net(), action_shape=act, softmax_output=False
-            )
-            critic = discrete.DiscreteCritic(preprocess_net=net())
+        def distribution(parameters):
+            return torch.distributions.Independent(torch.distributions.Normal(*parameters), 1)
+    else:
+        count = int(spaces["action_space"].n)
+        actor = discrete.DiscreteActor(
+            preprocess_net=net(), action_shape=count, softmax_output=False
+        )
+        critic = discrete.DiscreteCritic(preprocess_net=net())
 
-            def distribution(logits):
-                return torch.distributions.Categorical(logits=logits)
+        def distribution(logits):
+            return torch.distributions.Categorical(logits=logits)
 
-        bounds = dict(action_scaling=False, action_bound_method="clip" if actions.shape else None)
-        policy = ProbabilisticActorPolicy(actor=actor, dist_fn=distribution, **bounds, **spaces)
-        settings = dict(policy=policy, critic=critic, optim=adam, max_batchsize=case.every)
-        if case.algorithm == "trpo":
-            return trpo.TRPO(optim_critic_iters=case.passes, **settings)
-        return ppo.PPO(ent_coef=0.0, max_grad_norm=0.5, **settings)
+    bounds = dict(action_scaling=False, action_bound_method="clip" if shape else None)
+    policy = ProbabilisticActorPolicy(actor=actor, dist_fn=distribution, **bounds, **spaces)
+    settings = dict(policy=policy, critic=critic, optim=tianshou_adam(), max_batchsize=case.every)
+    if case.algorithm == "trpo":
+        return trpo.TRPO(optim_critic_iters=case.passes, **settings)
+    return ppo.PPO(ent_coef=0.0, max_grad_norm=0.5, **settings)
 
-    critic = continuous.ContinuousCritic(preprocess_net=net(action_shape=act, concat=True))
+
+def tianshou_actor_critic(case, net, spaces):
+    """SAC, TD3 and DDPG."""
+    from tianshou.algorithm.modelfree import ddpg, sac, td3
+    from tianshou.exploration import GaussianNoise
+    from tianshou.utils.net import continuous
+
+    shape = spaces["action_space"].shape
+    critic = continuous.ContinuousCritic(preprocess_net=net(action_shape=shape, concat=True))
+    adam = tianshou_adam()
     optimizers = dict(policy_optim=adam, critic=critic, critic_optim=adam)
     if case.algorithm == "sac":
         actor = continuous.ContinuousActorProbabilistic(
-            preprocess_net=net(), action_shape=act, unbounded=True, conditioned_sigma=True
+            preprocess_net=net(), action_shape=shape, unbounded=True, conditioned_sigma=True
         )
         policy = sac.SACPolicy(actor=actor, **spaces)
         return sac.SAC(policy=policy, alpha=0.2, **optimizers)
-    actor = continuous.ContinuousActorDeterministic(preprocess_net=net(), action_shape=act)
-    policy = ddpg.ContinuousDeterministicPolicy(
-        actor=actor, exploration_noise=GaussianNoise(sigma=0.1), **spaces
-    )
-    return getattr(td3 if case.algorithm == "td3" else ddpg, case.algorithm.upper())(
-        policy=policy, **optimizers
-    )
+    actor = continuous.ContinuousActorDeterministic(preprocess_net=net(), action_shape=shape)
+    noise = GaussianNoise(sigma=0.1)
+    policy = ddpg.ContinuousDeterministicPolicy(actor=actor, exploration_noise=noise, **spaces)
+    algorithm = td3.TD3 if case.algorithm == "td3" else ddpg.DDPG
+    return algorithm(policy=policy, **optimizers)
 
 
 # Each library: how it is called, the package that must be there, and what it has.
@@ -192,17 +229,17 @@ EVERYTHING = {"sac", "td3", "ddpg", "dqn", "ppo", "vpg", "trpo"}
 LIBRARIES = dict(
     ours=SimpleNamespace(title="spinup", package="spinup", train=ours, has=EVERYTHING),
     sb3=SimpleNamespace(
-        title="Stable-Baselines3", package="stable_baselines3", train=stable_baselines3,
+        title="Stable-Baselines3",
+        package="stable_baselines3",
+        train=stable_baselines3,
         has=EVERYTHING - {"vpg"},
     ),
-    sbx=SimpleNamespace(
-        title="SBX", package="sbx", train=sbx, has=EVERYTHING - {"vpg", "trpo"}
-    ),
+    sbx=SimpleNamespace(title="SBX", package="sbx", train=sbx, has=EVERYTHING - {"vpg", "trpo"}),
     tianshou=SimpleNamespace(
         title="Tianshou", package="tianshou", train=tianshou, has=EVERYTHING - {"vpg"}
     ),
     limit=SimpleNamespace(title="limit", package="torch", has=EVERYTHING),
-)  # fmt: skip
+)
 
 
 def turn(library: str, case: Case, least: float) -> dict:
@@ -221,9 +258,16 @@ def turn(library: str, case: Case, least: float) -> dict:
 
 def versions() -> dict:
     packages = (
-        "torch", "numpy", "gymnasium", "mujoco", "stable-baselines3", "sb3-contrib", "sbx-rl",
-        "jax", "tianshou",
-    )  # fmt: skip
+        "torch",
+        "numpy",
+        "gymnasium",
+        "mujoco",
+        "stable-baselines3",
+        "sb3-contrib",
+        "sbx-rl",
+        "jax",
+        "tianshou",
+    )
     found = dict(python=platform.python_version())
     for package in packages:
         with suppress(PackageNotFoundError):

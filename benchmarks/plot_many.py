@@ -3,7 +3,7 @@
     python benchmarks/plot_many.py [--runs 200] [--epochs 1000] [--experiments 5] [PLOT FLAGS …]
 
 The folders are made once, with the columns of PPO, and are thrown away at the end. What is timed is
-the whole command in a process of its own: start, imports, reading, drawing, writing the picture.
+the whole command in a process of its own: start, imports, reading, drawing, writing the figure.
 """
 
 import argparse

@@ -25,9 +25,9 @@ PROFILE = """
 ## Where the time goes
 
 Each step of a replayed update timed on its own (`where_time_goes.py`), in a run after those above;
-timing itself takes some of "between the steps". PPO's policy and value learn in a thread each; what
-is told of its update is the policy's, and the value's goes on meanwhile. Wide products are those
-whose three sides are all 32 or more.
+timing itself takes some of "between the steps". PPO's policy and value function learn in a thread
+each; the times of its update are those of the policy, and the value function learns meanwhile. Wide
+products are those whose three sides are all 32 or more.
 
 """
 
@@ -158,27 +158,12 @@ def draw(results: dict, path: Path):
     if not cases:
         return
     names = [n for n in COLOURS if any(n in speeds(found) for found in cases)]
-    height = 0.8 / len(names)
     figure, axes = plt.subplots(figsize=(8, 1.2 + 0.17 * (len(names) + 1) * len(cases)))
-    edge, limits = 1.7 * max(max(_times(found).values()) for found in cases), []
+    edge = 1.7 * max(max(_times(found).values()) for found in cases)
+    limits = []
     for row, found in enumerate(cases):
-        times, limit = _times(found), speeds(found).get("limit")
-        present = [name for name in names if name in times]
-        for i, name in enumerate(present):
-            y = row + (i - (len(present) - 1) / 2) * height
-            axes.barh(y, times[name], height * 0.92, color=COLOURS[name])
-            if name == "ours":
-                label = f"{times[name]:.1f} ×"
-                axes.annotate(
-                    label, (times[name], y), (3, 0), textcoords="offset points",
-                    va="center", fontsize=8, bbox=dict(fc="white", ec="none", pad=0.6),
-                )  # fmt: skip
-        x = limit[0] / speeds(found)["sb3"][0] if limit else None
-        if x and x <= edge:
-            half = len(present) * height / 2
-            limits.append(axes.plot([x, x], [row - half, row + half], color="black", lw=1.5)[0])
-        elif x:  # too far to be drawn without making the bars tiny
-            axes.annotate(f"limit at {x:.0f} × →", (edge, row), ha="right", va="center", fontsize=8)
+        height = _draw_bars(axes, row, found, names)
+        limits += _draw_limit(axes, row, found, edge, height)
     axes.set_yticks(range(len(cases)), [found["name"] for found in cases], fontsize=8)
     axes.invert_yaxis()
     axes.margins(y=0.01)
@@ -186,17 +171,61 @@ def draw(results: dict, path: Path):
     axes.set_xlabel("environment steps per second in training, Stable-Baselines3 = 1")
     axes.axvline(1, color=COLOURS["sb3"], lw=0.8, zorder=0)
     axes.spines[["top", "right"]].set_visible(False)
+    _draw_legend(axes, names, limits, plt)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight", metadata=dict(Date=None) if _svg(path) else None)
+    plt.close(figure)
+
+
+def _draw_bars(axes, row, found, names) -> float:
+    """The bars of one case, one for each library; gives the height of all of them."""
+    times, height = _times(found), 0.8 / len(names)
+    present = [name for name in names if name in times]
+    for i, name in enumerate(present):
+        y = row + (i - (len(present) - 1) / 2) * height
+        axes.barh(y, times[name], height * 0.92, color=COLOURS[name])
+        if name == "ours":
+            axes.annotate(
+                f"{times[name]:.1f} ×",
+                (times[name], y),
+                (3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                bbox=dict(fc="white", ec="none", pad=0.6),
+            )
+    return len(present) * height
+
+
+def _draw_limit(axes, row, found, edge, height) -> list:
+    """A line where the limit of a case is; words where it is too far to be drawn."""
+    limit = speeds(found).get("limit")
+    if not limit:
+        return []
+    x = limit[0] / speeds(found)["sb3"][0]
+    if x > edge:  # a line would make the bars tiny
+        axes.annotate(f"limit at {x:.0f} × →", (edge, row), ha="right", va="center", fontsize=8)
+        return []
+    half = height / 2
+    return axes.plot([x, x], [row - half, row + half], color="black", lw=1.5)
+
+
+def _draw_legend(axes, names, limits, plt):
     handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in names]
     labels = [LIBRARIES[name].title for name in names]
     if limits:
         handles, labels = [*handles, limits[0]], [*labels, "limit: products and simulator alone"]
     axes.legend(
-        handles, labels, loc="lower center", bbox_to_anchor=(0.3, 1), ncols=5, fontsize=8,
-        frameon=False, handlelength=1.2, columnspacing=1.2,
-    )  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight", metadata=dict(Date=None) if _svg(path) else None)
-    plt.close(figure)
+        handles,
+        labels,
+        loc="lower center",
+        bbox_to_anchor=(0.3, 1),
+        ncols=5,
+        fontsize=8,
+        frameon=False,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
 
 
 def _times(found) -> dict:
@@ -209,26 +238,16 @@ def _svg(path) -> bool:
     return path.suffix == ".svg"
 
 
-def write_results(results: dict, path: Path):
-    """The page that stands beside the scripts."""
-    machine, versions = results["machine"], results["versions"]
-    found = {name: text for of_library in versions.values() for name, text in of_library.items()}
-    packages = ", ".join(f"{name} {text}" for name, text in found.items() if name != "python")
-    threads = ", ".join(
-        f"{LIBRARIES[name].title} {count}" for name, count in results["threads"].items() if count
-    )
-    figures = [f for f in results["house"] if "value" in f]
-    tables = [f for f in results["house"] if "values" in f]
-    text = f"""# Speed
+PAGE = """# Speed
 
-Written by `{results["command"]}` on {results["date"]}, in {results["minutes"]} minutes:
-{machine["cores"]} cores ({machine["processor"]}), {machine["system"]}, Python {machine["python"]},
+Written by `{command}` on {date}, in {minutes} minutes:
+{cores} cores ({processor}), {system}, Python {python},
 {packages}. PyTorch's threads, at most: {threads}.
 
 ## Training
 
-Environment steps per second while training, updates included: the best of {results["turns"]} turns
-and, in brackets, their median. In every turn the clock runs for at least {results["seconds"]:g}
+Environment steps per second while training, updates included: the best of {turns} turns
+and, in brackets, their median. In every turn the clock runs for at least {seconds:g}
 seconds, after a warm-up that includes all compiling; the turns of all libraries are interleaved,
 each in a process of its own. Everybody has the same environment, network sizes, batch, number of
 updates and of target updates, and all threads. SAC, TD3 and DDPG: two layers of 256, one update per
@@ -240,10 +259,27 @@ minibatches: rollouts of 2048, 10 passes, as Stable-Baselines3 has it by default
 The limit is the time of the matrix products of the updates alone plus that of the simulator alone
 (`limits.py` counts them); the share is the limit's time over ours.
 
-{table(results)}
+{table}
 
 ![Steps per second relative to Stable-Baselines3](speed.svg)
 """
+
+
+def write_results(results: dict, path: Path):
+    """The page that stands beside the scripts."""
+    versions = results["versions"]
+    found = {name: text for of_library in versions.values() for name, text in of_library.items()}
+    packages = ", ".join(f"{name} {text}" for name, text in found.items() if name != "python")
+    threads = ", ".join(
+        f"{LIBRARIES[name].title} {count}" for name, count in results["threads"].items() if count
+    )
+    text = PAGE.format(
+        packages=packages,
+        threads=threads,
+        table=table(results),
+        **results["machine"],
+        **{name: results[name] for name in ("command", "date", "minutes", "turns", "seconds")},
+    )
     if results["notes"]:
         text += "\n" + "\n".join(f"- {note}" for note in results["notes"]) + "\n"
     text += """
@@ -251,7 +287,15 @@ CleanRL is not in the table: it is a collection of scripts and no package to ins
 """
     if lines := missed(results):
         text += "\n## Goals that were missed\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
-    for f in results["house"]:
+    path.write_text(text + _house_tables(results["house"]))
+
+
+def _house_tables(house: list) -> str:
+    """What is measured of spinup alone."""
+    figures = [f for f in house if "value" in f]
+    tables = [f for f in house if "values" in f]
+    text = ""
+    for f in house:
         if "profiles" in f:
             text += PROFILE + profile_table(f) + "\n"
     if figures:
@@ -263,4 +307,4 @@ CleanRL is not in the table: it is a collection of scripts and no package to ins
     for f in tables:
         rows = [["steps/s", *(f"{value:.0f}" for value in f["values"].values())]]
         text += f"\n{markdown([f['what'], *map(str, f['values'])], rows)}\n"
-    path.write_text(text)
+    return text

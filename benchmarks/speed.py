@@ -29,7 +29,7 @@ from peers import LIBRARIES
 
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".venv-peers" / "bin" / "python"  # made by `make bench`
-PATIENCE = 300  # seconds that a turn may take
+TIMEOUT = 300  # seconds that a turn may take
 
 
 class Failed(Exception):
@@ -61,10 +61,10 @@ def measure(python, library, case, seconds) -> dict:
     environment["TQDM_DISABLE"] = "1"  # nobody looks at bars here, and some draw one per update
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=PATIENCE, env=environment
+            words, capture_output=True, text=True, timeout=TIMEOUT, env=environment
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"no end after {PATIENCE} s")
+        raise Failed(f"no end after {TIMEOUT} s")
     if done.returncode or not done.stdout:
         raise Failed((done.stderr.strip().splitlines() or ["no word"])[-1])
     return json.loads(done.stdout.splitlines()[-1])
@@ -98,9 +98,27 @@ def machine() -> dict:
     lines = lines.read_text().splitlines() if lines.exists() else []
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return dict(
-        cores=os.cpu_count(), processor=models[0] if models else platform.processor(),
-        system=platform.system(), python=platform.python_version(),
-    )  # fmt: skip
+        cores=os.cpu_count(),
+        processor=models[0] if models else platform.processor(),
+        system=platform.system(),
+        python=platform.python_version(),
+    )
+
+
+def empty_results(args, notes) -> dict:
+    """What is known before anything is measured."""
+    return dict(
+        command=shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]]),
+        date=time.strftime("%Y-%m-%d"),
+        machine=machine(),
+        turns=args.turns,
+        seconds=args.seconds,
+        versions={},
+        threads={},
+        notes=notes,
+        cases=[],
+        house=[],
+    )
 
 
 def run(args, cases) -> dict:
@@ -115,11 +133,7 @@ def run(args, cases) -> dict:
         pythons.pop("tianshou", None)  # it takes longest to start
     if (load := os.getloadavg()[0]) > 1:
         notes.append(f"The machine was not idle when this run began: its load was {load:.1f}.")
-    command = shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]])
-    results = dict(
-        command=command, date=time.strftime("%Y-%m-%d"), machine=machine(), turns=args.turns,
-        seconds=args.seconds, versions={}, threads={}, notes=notes, cases=[], house=[],
-    )  # fmt: skip
+    results = empty_results(args, notes)
 
     def keep():
         results["minutes"] = round((time.time() - began) / 60, 1)

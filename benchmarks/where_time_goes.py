@@ -21,10 +21,18 @@ from peers import ours
 
 WIDE = 32  # rows, columns and what they are multiplied along, at the least
 KINDS = [
-    "wide products", "thin products", "activations and slopes", "Adam", "target network",
-    "other steps of an update", "between the steps", "drawing batches", "acting", "environment",
+    "wide products",
+    "thin products",
+    "activations and slopes",
+    "Adam",
+    "target network",
+    "other steps of an update",
+    "between the steps",
+    "drawing batches",
+    "acting",
+    "environment",
     "all else",
-]  # fmt: skip
+]
 UPDATE = "update"  # its whole time; told apart by its steps
 
 totals = defaultdict(float)

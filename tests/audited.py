@@ -75,12 +75,20 @@ def run(command, folder, tmp_path, planted, **variables):
         (tmp_path / name).mkdir(exist_ok=True)
     # PyTorch sets variables of its own in this process, if another test has exported a model.
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TORCH", "TRITON"))}
-    environment = inherited | dict(
-        PYTHONPATH=os.pathsep.join([str(tmp_path / "watch"), str(REPOSITORY)]),
-        PYTHONDONTWRITEBYTECODE="1", AUDIT_LOG=str(log), PLANTED=str(planted),
-        HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path / "tmp"), OMP_NUM_THREADS="1",
-        MPLCONFIGDIR=str(tmp_path / "home"),
-    ) | variables  # fmt: skip
+    environment = (
+        inherited
+        | dict(
+            PYTHONPATH=os.pathsep.join([str(tmp_path / "watch"), str(REPOSITORY)]),
+            PYTHONDONTWRITEBYTECODE="1",
+            AUDIT_LOG=str(log),
+            PLANTED=str(planted),
+            HOME=str(tmp_path / "home"),
+            TMPDIR=str(tmp_path / "tmp"),
+            OMP_NUM_THREADS="1",
+            MPLCONFIGDIR=str(tmp_path / "home"),
+        )
+        | variables
+    )
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
@@ -111,13 +119,50 @@ def plant(folder, marks):
     marks.mkdir(exist_ok=True)
     names = set(sys.stdlib_module_names) - loaded_before_us() - set(sys.builtin_module_names)
     names |= {
-        "numpy", "torch", "gymnasium", "gym", "shimmy", "tensorflow", "ale_py", "mujoco", "cv2",
-        "gymnasium_robotics", "wandb", "tensorboard", "pandas", "scipy", "matplotlib", "tqdm",
-        "cloudpickle", "mpi4py", "ray", "onnx", "onnxscript", "onnxruntime", "imageio_ffmpeg",
-        "pygame", "jax", "threadpoolctl", "typing_extensions", "farama_notifications", "PIL",
-        "sympy", "networkx", "evil", "os:evil", "CartPole-v1", "sitecustomize", "usercustomize",
-        "statistics", "numexpr", "bottleneck", "pyarrow", "IPython", "colorama", "readline",
-    }  # fmt: skip
+        "numpy",
+        "torch",
+        "gymnasium",
+        "gym",
+        "shimmy",
+        "tensorflow",
+        "ale_py",
+        "mujoco",
+        "cv2",
+        "gymnasium_robotics",
+        "wandb",
+        "tensorboard",
+        "pandas",
+        "scipy",
+        "matplotlib",
+        "tqdm",
+        "cloudpickle",
+        "mpi4py",
+        "ray",
+        "onnx",
+        "onnxscript",
+        "onnxruntime",
+        "imageio_ffmpeg",
+        "pygame",
+        "jax",
+        "threadpoolctl",
+        "typing_extensions",
+        "farama_notifications",
+        "PIL",
+        "sympy",
+        "networkx",
+        "evil",
+        "os:evil",
+        "CartPole-v1",
+        "sitecustomize",
+        "usercustomize",
+        "statistics",
+        "numexpr",
+        "bottleneck",
+        "pyarrow",
+        "IPython",
+        "colorama",
+        "readline",
+    }
     for name in names:
         mark = f"{marks / name}"
         text = f"import os\nos.path.exists({mark!r}) or os.mkdir({mark!r})\n"

@@ -124,7 +124,7 @@ PLAIN_TERMS = {
     "slices": "h[:, ::2] * h[:, 1::2]",
     # indices
     "gather": "h.gather(-1, n[:, None]).squeeze(-1)",
-    # whole numbers
+    # integers
     "integer arithmetic": "(n * 3 + 1) % 5 * h[:, 0]",
     "integer division": "(n // 2) * h[:, 0]",
     "integer sum": "n.sum() * h[:, 0] / 50",
@@ -148,7 +148,7 @@ PLAIN_TERMS = {
     "elu at -20": "F.elu(h - 20) * h",
     "gelu at -20": "F.gelu(h - 20) + F.gelu(h + 88) / 88",
     "mish": "F.mish(h)",
-}  # fmt: skip
+}
 OTHER_TERMS = {
     "index select": "h.index_select(-1, torch.tensor([0, 3, 3]))",
     "one hot": "F.one_hot(n, 6) * h",
@@ -199,7 +199,7 @@ OTHER_TERMS = {
     "unfold": "h.unfold(-1, 3, 1).amax(-1)",
     "solve": "torch.linalg.solve(h.T @ h / 10 + 3 * torch.eye(6), x.new_ones(6))",
     "complex": "torch.fft.rfft(h).abs()",
-}  # fmt: skip
+}
 
 LAYERS = {  # how it is made, and what is asked of it
     "our mlp, tanh": ("mlp([4, 8, 6], nn.Tanh)", "learner.A(x)"),
@@ -209,7 +209,8 @@ LAYERS = {  # how it is made, and what is asked of it
     "our mlp, softplus": ("mlp([4, 8, 6], nn.Softplus)", "learner.A(10 * x)"),
     "our mlp, sigmoid": ("mlp([4, 8, 6], nn.Sigmoid)", "learner.A(10 * x)"),
     "our Gaussian actor": (
-        "MLPGaussianActor(4, 2, (8,), nn.Tanh)", "learner.A(x, h[:, :2].detach())[1]",
+        "MLPGaussianActor(4, 2, (8,), nn.Tanh)",
+        "learner.A(x, h[:, :2].detach())[1]",
     ),
     "our categorical actor": ("MLPCategoricalActor(4, 6, (8,), nn.Tanh)", "learner.A(x, n)[1]"),
     "our squashed actor": (
@@ -219,11 +220,13 @@ LAYERS = {  # how it is made, and what is asked of it
     "our critic": ("MLPQFunction(4, 6, (8,), nn.ReLU)", "learner.A(x, h)"),
     "a layer of PyTorch's": ("nn.Linear(6, 3)", "learner.A(h)"),
     "layers of PyTorch's": (
-        "nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(), nn.Linear(8, 2))", "learner.A(x)",
+        "nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(), nn.Linear(8, 2))",
+        "learner.A(x)",
     ),
     "a bilinear layer": ("nn.Bilinear(4, 6, 3)", "learner.A(x, h)"),
     "conv, channels last": (
-        "nn.Conv2d(3, 4, 3, stride=2)", "learner.A(image.permute(0, 3, 1, 2) / 255).square()",
+        "nn.Conv2d(3, 4, 3, stride=2)",
+        "learner.A(image.permute(0, 3, 1, 2) / 255).square()",
     ),
     "conv net, channels last": (
         "nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3, stride=2), nn.Flatten(), "
@@ -256,11 +259,17 @@ LAYERS = {  # how it is made, and what is asked of it
     ),
     "a parameter alone": ("nn.Parameter(torch.full((6,), 0.3))", "learner.A * h"),
     "one layer twice": ("nn.Linear(6, 6)", "learner.A(torch.tanh(learner.A(h)))"),
-}  # fmt: skip
+}
 CAPTURED_LAYERS = {
-    "our mlp, tanh", "our mlp, relu", "our mlp, elu", "our Gaussian actor", "our critic",
-    "our squashed actor", "a layer of PyTorch's", "conv, channels last",
-}  # fmt: skip
+    "our mlp, tanh",
+    "our mlp, relu",
+    "our mlp, elu",
+    "our Gaussian actor",
+    "our critic",
+    "our squashed actor",
+    "a layer of PyTorch's",
+    "conv, channels last",
+}
 
 OWN_MODULES = '''
 class Counting(nn.Module):
@@ -294,11 +303,13 @@ STEPS = {
     "our Adam with PyTorch's eps": Ingredient(optimizer="Adam(params, 1e-3)", captured=True),
     "our Adam, other betas": Ingredient(optimizer="Adam(params, 1e-2, (0.5, 0.9), 1e-3)"),
     "clipped": Ingredient(
-        optimizer=OURS, captured=True,
+        optimizer=OURS,
+        captured=True,
         step="gradient_step(learner.optimizer, loss, max_grad_norm=0.05)",
     ),
     "clipped far away": Ingredient(
-        optimizer=OURS, step="gradient_step(learner.optimizer, loss, max_grad_norm=1e4)",
+        optimizer=OURS,
+        step="gradient_step(learner.optimizer, loss, max_grad_norm=1e4)",
     ),
     "our step with PyTorch's Adam": Ingredient(optimizer=TORCH_ADAM),
     "PyTorch's Adam": Ingredient(optimizer=TORCH_ADAM, step=BACKWARD),
@@ -322,7 +333,8 @@ STEPS = {
         step=BACKWARD,
     ),
     "accumulated over two calls": Ingredient(
-        optimizer=OURS, fields=dict(accumulated="0"),
+        optimizer=OURS,
+        fields=dict(accumulated="0"),
         step="""
 loss.backward()
 learner.accumulated += 1
@@ -354,9 +366,10 @@ learner.optimizer.step()
 """,
     ),
     "PyTorch's scheduler": Ingredient(
-        optimizer=TORCH_ADAM, made="learner.scheduler = "
-        "torch.optim.lr_scheduler.ExponentialLR(learner.optimizer, 0.8)",
-        fields=dict(scheduler="None"), step=BACKWARD + "\nlearner.scheduler.step()",
+        optimizer=TORCH_ADAM,
+        made="learner.scheduler = torch.optim.lr_scheduler.ExponentialLR(learner.optimizer, 0.8)",
+        fields=dict(scheduler="None"),
+        step=BACKWARD + "\nlearner.scheduler.step()",
     ),
     "by hand": Ingredient(
         optimizer=OURS,
@@ -368,7 +381,8 @@ for p, g in zip(params, torch.autograd.grad(loss, params)):
 """,
     ),
     "two steps": Ingredient(
-        optimizer=OURS, captured=True,
+        optimizer=OURS,
+        captured=True,
         step="""
 gradient_step(learner.optimizer, loss)
 loss = (learner.net(x).sum(-1) - y).square().mean()
@@ -376,7 +390,7 @@ gradient_step(learner.optimizer, loss)
 """,
     ),
     "no step": Ingredient(optimizer=OURS, step="pass"),
-}  # fmt: skip
+}
 
 INGREDIENTS = {name: Ingredient(term=term, captured=True) for name, term in PLAIN_TERMS.items()}
 INGREDIENTS |= {name: Ingredient(term=term) for name, term in OTHER_TERMS.items()}
@@ -390,40 +404,53 @@ learner.optimizer = type(learner.optimizer)(list(learner.net.parameters()), lr=0
 NEXT = "if i % 3 == 0:\n    "  # of the calls, the fourth, seventh and tenth
 INGREDIENTS |= {
     # changes in place
-    "in place": Ingredient(lines="""
+    "in place": Ingredient(
+        lines="""
 z = h.clone()
 z.mul_(2).add_(y[:, None]).clamp_(-1, 1)
 z[:, 0] = 0.5
 loss = loss + 0.1 * z.square().mean()
-""", captured=True),
-    "in-place shape": Ingredient(lines="""
+""",
+        captured=True,
+    ),
+    "in-place shape": Ingredient(
+        lines="""
 z = h.clone()
 z.unsqueeze_(0)
 z.transpose_(1, 2)
 z.squeeze_(0)
 loss = loss + 0.1 * (z[0] * z[1]).mean()
-"""),
-    "in-place transposition": Ingredient(lines="""
+"""
+    ),
+    "in-place transposition": Ingredient(
+        lines="""
 z = h.detach().clone()
 z.t_()
 loss = loss + 0.1 * (z @ h).mean()
-"""),
-    "a resized scratch tensor": Ingredient(lines="""
+"""
+    ),
+    "a resized scratch tensor": Ingredient(
+        lines="""
 z = torch.empty(0)
 z.resize_(3).fill_(0.5)
 loss = loss + 0.1 * (z * h[:, :3]).mean()
-"""),
-    "written through a view": Ingredient(lines="""
+"""
+    ),
+    "written through a view": Ingredient(
+        lines="""
 z = torch.zeros(6, h.shape[0])
 z.T.copy_(h.detach())
 z[2].zero_()
 loss = loss + 0.1 * (z.T * h).mean()
-"""),
-    "filled with an output": Ingredient(lines="""
+"""
+    ),
+    "filled with an output": Ingredient(
+        lines="""
 z = torch.empty(h.shape[0])
 torch.sum(h.detach(), -1, out=z)
 loss = loss + 0.1 * (z * h[:, 0]).mean()
-"""),
+"""
+    ),
     "a running average on the learner": Ingredient(
         fields=dict(average="torch.zeros(6)"),
         lines="learner.average.mul_(0.9).add_(0.1 * h.detach().mean(0))\n"
@@ -440,20 +467,25 @@ loss = loss + 0.1 * (z * h[:, 0]).mean()
     ),
     # a target network
     "polyak": Ingredient(
-        fields=dict(target="None"), made="learner.target = deepcopy(learner.net)",
+        fields=dict(target="None"),
+        made="learner.target = deepcopy(learner.net)",
         lines="with torch.no_grad():\n    backup = 0.5 * learner.target(x).amax(-1)\n"
         "loss = loss + (h[:, 0] - backup).square().mean()\n"
-        "polyak_average(learner.net, learner.target, 0.9)", captured=True,
+        "polyak_average(learner.net, learner.target, 0.9)",
+        captured=True,
     ),
     "polyak 0": Ingredient(
-        fields=dict(target="None"), made="learner.target = deepcopy(learner.net)",
+        fields=dict(target="None"),
+        made="learner.target = deepcopy(learner.net)",
         lines="stats['before'] = learner.target(x).detach()\n"
         "polyak_average(learner.net, learner.target, 0)",
     ),
     "polyak of a setting": Ingredient(
-        fields=dict(target="None"), made="learner.target = deepcopy(learner.net)",
+        fields=dict(target="None"),
+        made="learner.target = deepcopy(learner.net)",
         lines="polyak_average(learner.net, learner.target, settings['rho'])",
-        settings="rho=0.9", between="settings['rho'] = 0.0 if i % 2 else 0.9",
+        settings="rho=0.9",
+        between="settings['rho'] = 0.0 if i % 2 else 0.9",
     ),
     # plain values
     "a counter": Ingredient(
@@ -464,11 +496,13 @@ loss = loss + 0.1 * (z * h[:, 0]).mean()
         fields=dict(scale="1.0"), lines="loss = loss * learner.scale\nlearner.scale *= 0.8"
     ),
     "a float changed outside": Ingredient(
-        fields=dict(scale="1.0"), lines="loss = loss * learner.scale",
+        fields=dict(scale="1.0"),
+        lines="loss = loss * learner.scale",
         between=NEXT + "learner.scale *= 0.5",
     ),
     "a flag changed outside": Ingredient(
-        fields=dict(flipped="False"), lines="loss = -loss if learner.flipped else loss",
+        fields=dict(flipped="False"),
+        lines="loss = -loss if learner.flipped else loss",
         between=NEXT + "learner.flipped = not learner.flipped",
     ),
     "a dict on the learner": Ingredient(
@@ -477,7 +511,8 @@ loss = loss + 0.1 * (z * h[:, 0]).mean()
         between=NEXT + "learner.coefficients['entropy'] += 1.0",
     ),
     "a list on the learner": Ingredient(
-        fields=dict(weights="[1.0, 0.5]"), lines="loss = loss * learner.weights[-1]",
+        fields=dict(weights="[1.0, 0.5]"),
+        lines="loss = loss * learner.weights[-1]",
         between=NEXT + "learner.weights.append(2.0)",
     ),
     "an array on the learner": Ingredient(
@@ -486,7 +521,8 @@ loss = loss + 0.1 * (z * h[:, 0]).mean()
         between=NEXT + "learner.table += 1",
     ),
     "a function on the learner": Ingredient(
-        fields=dict(squash="torch.tanh"), lines="loss = loss + 0.1 * learner.squash(h).mean()",
+        fields=dict(squash="torch.tanh"),
+        lines="loss = loss + 0.1 * learner.squash(h).mean()",
         between=NEXT + "learner.squash = torch.sin",
     ),
     "a config object": Ingredient(
@@ -500,23 +536,28 @@ loss = loss + 0.1 * (z * h[:, 0]).mean()
         lines="learner.config.beta *= 0.9\nloss = loss * learner.config.beta",
     ),
     "a float in a module": Ingredient(
-        top=OWN_MODULES, fields=dict(B="Scaled()"), term="learner.B(h)",
+        top=OWN_MODULES,
+        fields=dict(B="Scaled()"),
+        term="learner.B(h)",
         between="if i == 3:\n    learner.B.gain = 3.0\nif i == 6:\n    learner.B.inverted = True",
     ),
     "a counter in a module": Ingredient(
         top=OWN_MODULES, fields=dict(B="Counting()"), term="learner.B(h)"
     ),
     "a global changed outside": Ingredient(
-        top="FACTOR = 1.0", lines="loss = loss * FACTOR",
+        top="FACTOR = 1.0",
+        lines="loss = loss * FACTOR",
         between="global FACTOR\n" + NEXT + "FACTOR *= 0.5",
     ),
     "a global dict": Ingredient(
-        top="FACTORS = dict(a=1.0)", lines="loss = loss * FACTORS['a']",
+        top="FACTORS = dict(a=1.0)",
+        lines="loss = loss * FACTORS['a']",
         between=NEXT + "FACTORS['a'] *= 0.5",
     ),
     "a global in a helper": Ingredient(
         top="POWER = 2\n\n\ndef penalty(h):\n    return h.abs().pow(POWER).mean()",
-        lines="loss = loss + penalty(h)", between="global POWER\n" + NEXT + "POWER += 1",
+        lines="loss = loss + penalty(h)",
+        between="global POWER\n" + NEXT + "POWER += 1",
     ),
     "a counter that is global": Ingredient(
         top="CALLS = [0]", lines="CALLS[0] += 1\nloss = loss * (1 + CALLS[0] % 3)"
@@ -538,7 +579,8 @@ def make_weighting():
 
 weigh, set_weight = make_weighting()
 """,
-        lines="loss = weigh(loss)", between=NEXT + "set_weight(0.1 * i)",
+        lines="loss = weigh(loss)",
+        between=NEXT + "set_weight(0.1 * i)",
     ),
     "a closure that counts": Ingredient(
         top="""
@@ -564,19 +606,23 @@ counted = make_counter()
     ),
     # settings
     "a setting that changes": Ingredient(
-        lines="loss = loss * settings['weight']", settings="weight=1.0",
+        lines="loss = loss * settings['weight']",
+        settings="weight=1.0",
         between="settings['weight'] = 1.0 if i % 2 else 3.0",
     ),
     "a setting that is new each time": Ingredient(
-        lines="loss = loss * settings['new_weight']", settings="new_weight=1.0",
+        lines="loss = loss * settings['new_weight']",
+        settings="new_weight=1.0",
         between="settings['new_weight'] = 1.0 + i",
     ),
     "a list among the settings": Ingredient(
-        lines="loss = loss * settings['weights'][-1]", settings="weights=[1.0, 0.5]",
+        lines="loss = loss * settings['weights'][-1]",
+        settings="weights=[1.0, 0.5]",
         between=NEXT + "settings['weights'].append(2.0)",
     ),
     "a dict among the settings": Ingredient(
-        lines="loss = loss * settings['named']['a']", settings="named=dict(a=0.5)",
+        lines="loss = loss * settings['named']['a']",
+        settings="named=dict(a=0.5)",
         between=NEXT + "settings['named']['a'] += 1",
     ),
     "a config object among the settings": Ingredient(
@@ -585,12 +631,14 @@ counted = make_counter()
         between=NEXT + "settings['config'].weight += 1",
     ),
     "a tensor among the settings": Ingredient(
-        lines="loss = loss + (settings['mask'] * h).mean()", settings="mask=torch.ones(6)",
+        lines="loss = loss + (settings['mask'] * h).mean()",
+        settings="mask=torch.ones(6)",
         between=NEXT + "settings['mask'] = torch.rand(6)",
     ),
     "a setting that is None or a number": Ingredient(
         lines="if settings['bound'] is not None:\n    loss = loss.clamp(max=settings['bound'])",
-        settings="bound=None", between="settings['bound'] = 0.1 if 3 < i < 7 else None",
+        settings="bound=None",
+        between="settings['bound'] = 0.1 if 3 < i < 7 else None",
     ),
     # what Python keeps or says
     "list of tensors": Ingredient(
@@ -629,7 +677,7 @@ counted = make_counter()
     "if any": Ingredient(lines="loss = 3 * loss if (y > 1.5).any() else loss"),
     "a number through NumPy": Ingredient(lines="loss = loss * (1 + float(y.numpy().std()))"),
     "a list of numbers": Ingredient(lines="loss = loss * (1 + sum(n.tolist()) % 3)"),
-    "a text of a number": Ingredient(lines="loss = loss * len(f'{float(loss):.3g}')"),
+    "a string of a number": Ingredient(lines="loss = loss * len(f'{float(loss):.3g}')"),
     "rows in a loop": Ingredient(
         lines="for row in h[:3]:\n    loss = loss + 0.1 * row.square().mean()"
     ),
@@ -647,11 +695,10 @@ counted = make_counter()
     "learning rate from the start": Ingredient(
         between="learner.optimizer.param_groups[0]['lr'] *= 0.8"
     ),
-    "requires_grad": Ingredient(
-        between="next(learner.net.parameters()).requires_grad_(i % 4 < 2)"
-    ),
+    "requires_grad": Ingredient(between="next(learner.net.parameters()).requires_grad_(i % 4 < 2)"),
     "eval": Ingredient(
-        fields=dict(C="nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5))"), term="learner.C(h)",
+        fields=dict(C="nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5))"),
+        term="learner.C(h)",
         between=NEXT + "learner.C.eval() if learner.C.training else learner.C.train()",
     ),
     "data assigned": Ingredient(
@@ -676,9 +723,7 @@ counted = make_counter()
     "weights moved in place": Ingredient(
         between="with torch.no_grad():\n    next(learner.net.parameters()).mul_(0.9)"
     ),
-    "a layer replaced": Ingredient(
-        between="if i == 4:\n    learner.net[0] = nn.Linear(4, 8)"
-    ),
+    "a layer replaced": Ingredient(between="if i == 4:\n    learner.net[0] = nn.Linear(4, 8)"),
     "an activation replaced": Ingredient(between="if i == 4:\n    learner.net[1] = nn.Sigmoid()"),
     "a layer put in": Ingredient(
         between="if i == 4:\n    learner.net[1] = nn.Sequential(nn.LayerNorm(8), nn.Tanh())"
@@ -688,9 +733,7 @@ counted = make_counter()
         "if i == 7:\n    learner.net = nn.Linear(4, 6)\n"
         "if i in (4, 7):\n    " + NEW_OPTIMIZER,
     ),
-    "an optimizer replaced": Ingredient(
-        between="if i == 4:\n    " + NEW_OPTIMIZER
-    ),
+    "an optimizer replaced": Ingredient(between="if i == 4:\n    " + NEW_OPTIMIZER),
     "an optimizer of PyTorch's put in": Ingredient(
         between="if i == 4:\n"
         "    learner.optimizer = torch.optim.SGD(learner.net.parameters(), 0.05)",
@@ -711,7 +754,8 @@ counted = make_counter()
         between=NEXT + "for p in learner.net.parameters():\n        p.grad = None"
     ),
     "moments set back": Ingredient(
-        fields=dict(saved="None"), made="learner.saved = deepcopy(learner.optimizer.state_dict())",
+        fields=dict(saved="None"),
+        made="learner.saved = deepcopy(learner.optimizer.state_dict())",
         between="if i == 5:\n    learner.optimizer.load_state_dict(deepcopy(learner.saved))",
     ),
     "a forward replaced": Ingredient(
@@ -750,7 +794,7 @@ counted = make_counter()
     "a tree of results": Ingredient(
         lines="stats['tree'] = [h.detach().sum(), (loss.detach(), None, 3, 'text')]"
     ),
-}  # fmt: skip
+}
 
 _OTHER_NETWORK = ("a network replaced", "a layer put in")
 _OTHER_OPTIMIZER = (
@@ -760,9 +804,12 @@ _OTHER_OPTIMIZER = (
     "an optimizer of PyTorch's put in",
 )
 CONFLICTS = {  # what cannot be in one program, for it would not run at all
-    "polyak": _OTHER_NETWORK, "polyak 0": _OTHER_NETWORK, "polyak of a setting": _OTHER_NETWORK,
-    "a buffer of the network": ("a network replaced",), "moments set back": _OTHER_OPTIMIZER,
-}  # fmt: skip
+    "polyak": _OTHER_NETWORK,
+    "polyak 0": _OTHER_NETWORK,
+    "polyak of a setting": _OTHER_NETWORK,
+    "a buffer of the network": ("a network replaced",),
+    "moments set back": _OTHER_OPTIMIZER,
+}
 
 HEADER = '''"""A program made of: {names}."""
 

@@ -31,8 +31,10 @@ print("updates seen:", len(seen))
 def updates_seen(folder, **environment):
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(folder)],
-        env=os.environ | environment, capture_output=True, text=True,
-    )  # fmt: skip
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr
     return int(run.stdout.rpartition("updates seen:")[2])
 

@@ -320,8 +320,12 @@ def test_second_derivatives_are_right(kind, loss):
         grads = torch.autograd.grad(value, params, create_graph=True)
         slope = sum((g * torch.cos(p.detach() * 7)).sum() for g, p in zip(grads, params))
         second = torch.autograd.grad(slope, params, allow_unused=True)
-        return torch.cat([torch.zeros_like(p).flatten() if g is None else g.flatten()
-                          for g, p in zip(second, params)]).double()  # fmt: skip
+        return torch.cat(
+            [
+                torch.zeros_like(p).flatten() if g is None else g.flatten()
+                for g, p in zip(second, params)
+            ]
+        ).double()
 
     found = product(net, x)
     with fast.plain():
@@ -355,7 +359,7 @@ def test_frozen_weights_leave_the_biases_their_gradients():
             torch.testing.assert_close(p.grad, q.grad)
 
 
-def shorten(net):
+def narrow(net):
     net[2].weight.data, net[2].bias.data = net[2].weight.data[:5], net[2].bias.data[:5]
     net[4].weight.data = net[4].weight.data[:, :5]
 
@@ -382,7 +386,7 @@ def become_another(net):
     net[1].__class__ = nn.Identity
 
 
-@pytest.mark.parametrize("change", [shorten, turn, reorder, override, move, become_another])
+@pytest.mark.parametrize("change", [narrow, turn, reorder, override, move, become_another])
 def test_acting_follows_whatever_happens_to_a_network(change):
     torch.manual_seed(0)
     ac = MLPActorCritic(Box(-1, 1, (8,)), Box(-1, 1, (2,)), hidden_sizes=(8, 8))

@@ -60,8 +60,9 @@ def test_the_fuzzer_sees_what_is_planted(kind, found):
 def test_a_forked_process_ends_as_a_real_one(tmp_path):
     """The same command lines through the fuzzer's short cut and as processes of their own."""
     program = (
-        f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); import fuzz, json, random;"
-        "print(json.dumps([fuzz.command_line(random.Random(i)) for i in range(60)]))"
+        f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); import json, random;"
+        "from fuzzing.command_lines import command_line;"
+        "print(json.dumps([command_line(random.Random(i)) for i in range(60)]))"
     )
     lines = json.loads(python("-c", program).stdout.splitlines()[-1])
     lines = [line for line in lines if line and line[0] not in ("report", "plot")]

@@ -1,7 +1,9 @@
 """A training uses as many threads as pay off for its products; the user has the last word.
 
-While other programs keep the cores busy it goes on with one, and computes the same to the last bit.
+While other programs keep the cores busy it uses one, and computes the same to the last bit.
 """
+
+import time
 
 import pytest
 import torch
@@ -10,10 +12,8 @@ from torch import nn
 
 import spinup
 from spinup.parts.make_env import EnvMaker
-from spinup.parts.pytorch import mpi
-from spinup.parts.pytorch.fast import capture as recording
-from spinup.parts.pytorch.fast import threads
-from spinup.parts.pytorch.fast.capture import Capture, recorded
+from spinup.parts.mpi import THREADS
+from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.fast.threads import (
     PROBE_EVERY,
     PROBE_EVERY_OF_ONE,
@@ -27,20 +27,23 @@ from spinup.parts.pytorch.networks import Ensemble, MLPQFunction
 TASKS = {
     "small batches of a small network": ("dqn", "CartPole-v1", dict(batch_size=64), 1),
     "small batches of a wide one": (
-        "sac", "Pendulum-v1", dict(ac_kwargs=dict(hidden_sizes=(256, 256))), 2,
+        "sac",
+        "Pendulum-v1",
+        dict(ac_kwargs=dict(hidden_sizes=(256, 256))),
+        2,
     ),
     "whole rollouts of a small one": ("ppo", "CartPole-v1", dict(steps_per_epoch=1000), 2),
     "parts of them": ("ppo", "CartPole-v1", dict(steps_per_epoch=1000, minibatch_size=100), 1),
     "short segments": ("acer", "CartPole-v1", dict(steps_per_epoch=1000), 1),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
 def two_threads(monkeypatch):
-    """PyTorch as it is on a machine of two cores where nobody has said anything."""
+    """A process that may use two cores, where the user has not said how many threads to use."""
     before = torch.get_num_threads()
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(mpi, "_all_threads", 2)
+    monkeypatch.setenv(THREADS, "2")
     yield monkeypatch
     torch.set_num_threads(before)
 
@@ -62,6 +65,7 @@ def test_threads(task, two_threads, tmp_path):
 
 
 def test_the_user_has_the_last_word(two_threads, tmp_path):
+    two_threads.delenv(THREADS)
     two_threads.setenv("OMP_NUM_THREADS", "2")
     torch.set_num_threads(2)
     train("small batches of a small network", tmp_path)
@@ -72,7 +76,7 @@ def test_the_user_has_the_last_word(two_threads, tmp_path):
 
 
 class World:
-    """A clock that goes on by what a step takes, and how long that is with one thread and two."""
+    """A clock that advances by what a step takes, with one thread and with two."""
 
     def __init__(self):
         self.now, self.takes, self.used = 0.0, {1: 3.0, 2: 2.0}, []
@@ -88,9 +92,23 @@ class World:
 @pytest.fixture
 def world(two_threads):
     world = World()
-    two_threads.setattr(threads, "time", world)
+    two_threads.setattr(time, "perf_counter", world.perf_counter)
     torch.set_num_threads(2)
     return world
+
+
+@pytest.fixture
+def clock_by_threads(two_threads):
+    """A clock that advances whenever it is read, by this many seconds for a number of threads."""
+    takes, now = {1: 1.0, 2: 1.0}, [0.0]
+
+    def perf_counter():
+        now[0] += takes[torch.get_num_threads()]
+        return now[0]
+
+    two_threads.setattr(time, "perf_counter", perf_counter)
+    torch.set_num_threads(2)
+    return takes
 
 
 def test_all_threads_are_used_while_that_is_quicker(world):
@@ -148,60 +166,82 @@ def test_a_step_that_fails_leaves_the_threads_as_they_were(world):
     assert torch.get_num_threads() == 2
 
 
+# --- Which updates have a choice ---
+
+USED = []  # with how many threads the operations below were carried out
+
+
+def note_threads_(x):
+    USED.append(torch.get_num_threads())
+
+
+def add_threads_(x):
+    USED.append(torch.get_num_threads())
+    x.add_(USED[-1])
+
+
+LIBRARY = torch.library.Library("spinup_test", "DEF")
+for function in (note_threads_, add_threads_):
+    LIBRARY.define(f"{function.__name__}(Tensor(a!) x) -> ()")
+    LIBRARY.impl(function.__name__, function, "CPU")
+
+
+@recorded
+def update(learner, batch):
+    torch.ops.spinup_test.note_threads_(learner.ac[0].q[0].bias.detach())
+    loss = (learner.ac(batch.x[:, :17], batch.x[:, 17:]) - batch.y).square().mean()
+    gradient_step(learner.optimizer, loss)
+    return dict(Loss=loss.detach())
+
+
 def wide_learner():
     torch.manual_seed(0)
     critics = Ensemble([MLPQFunction(17, 6, (256, 256), nn.ReLU) for _ in range(2)])
     return Learner(critics, Adam(critics.parameters(), 1e-3))
 
 
-@recorded
-def update(learner, batch):
-    loss = (learner.ac(batch.x[:, :17], batch.x[:, 17:]) - batch.y).square().mean()
-    gradient_step(learner.optimizer, loss)
-    return dict(Loss=loss.detach())
+def train_wide_learner():
+    """Its weights after 70 updates, and the numbers of threads that the last of them used."""
+    learner, generator = wide_learner(), torch.Generator().manual_seed(1)
+    for _ in range(70):
+        batch = Batch(*(torch.randn(100, n, generator=generator) for n in (23, 1)))
+        update(learner, batch._replace(y=batch.y[:, 0]))
+    assert update.report(learner).replays == 70
+    return [p.detach().clone() for p in learner.ac.parameters()], set(USED[-20:])
 
 
-def test_the_same_bits_with_one_thread_and_with_two(two_threads):
-    torch.set_num_threads(2)
-    choices = []
-    two_threads.setattr(
-        recording, "Threads", lambda most: choices.append(Threads(most)) or choices[-1]
-    )
-    weights = []
-    for using in (1, 2, None):  # and changing from one to the other all the time
-        learner, random = wide_learner(), torch.Generator().manual_seed(1)
-        for number in range(30):
-            batch = Batch(*(torch.randn(100, n, generator=random) for n in (23, 1)))
-            update(learner, batch._replace(y=batch.y[:, 0]))
-            choices[-1].using = using or 1 + number % 2
-        weights.append([p.detach().clone() for p in learner.ac.parameters()])
-    assert len(choices) == 3
-    for other in weights[1:]:
-        assert all(map(torch.equal, weights[0], other))
+def test_the_same_bits_with_one_thread_and_with_two(clock_by_threads):
+    clock_by_threads[1], clock_by_threads[2] = 1.0, 3.0
+    with_one, used = train_wide_learner()  # after a start and a probe with two
+    assert used == {1}
+    clock_by_threads[1], clock_by_threads[2] = 3.0, 1.0
+    with_two, used = train_wide_learner()
+    assert used == {2}
+    assert all(map(torch.equal, with_one, with_two))
 
 
-def add_threads_(x):
-    x.add_(torch.get_num_threads())
+def test_no_choice_where_the_user_has_decided(clock_by_threads, monkeypatch):
+    clock_by_threads[1], clock_by_threads[2] = 1.0, 3.0
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert train_wide_learner()[1] == {2}
 
 
-def test_no_choice_where_bits_depend_on_it(two_threads):
-    """An operation that gives other numbers with other threads; and a user who has decided."""
-    torch.set_num_threads(2)
-    library = torch.library.Library("spinup_test", "DEF")
-    library.define("add_threads_(Tensor(a!) x) -> ()")
-    library.impl("add_threads_", add_threads_, "CPU")
+def test_no_choice_where_bits_depend_on_it(clock_by_threads):
+    """An operation that gives other numbers with other threads."""
+    clock_by_threads[1], clock_by_threads[2] = 1.0, 3.0
 
+    @recorded
     def uneven(learner, batch):
         for p in learner.ac.parameters():
             torch.ops.spinup_test.add_threads_(p.detach())
-        return dict(y=batch.y)
+        return dict(y=batch.y.clone())
 
-    batch = Batch(torch.zeros(4, 23), torch.zeros(4))
     learner = wide_learner()
-    before = [p.detach().clone() for p in learner.ac.parameters()]
-    made = Capture(uneven, learner, batch, {})
-    assert made.run is recording._carry_out
-    assert all(map(torch.equal, before, learner.ac.parameters()))  # trying has left no trace
-    assert Capture(update.eager, learner, batch, {}).run is not recording._carry_out
-    two_threads.setenv("OMP_NUM_THREADS", "2")
-    assert Capture(update.eager, learner, batch, {}).run is recording._carry_out
+    with torch.no_grad():
+        for p in learner.ac.parameters():
+            p.zero_()
+    for _ in range(70):
+        uneven(learner, Batch(torch.zeros(4, 23), torch.zeros(4)))
+    assert uneven.report(learner).replays == 70
+    for p in learner.ac.parameters():  # trying one thread has left no trace
+        assert torch.equal(p, torch.full_like(p, 70 * 2))

@@ -417,10 +417,11 @@ def freeze_free_and_freeze(learner):
 OTHERS = {
     "another class": (become_another_class, None),
     "an empty container that grows": (
-        grow, lambda: nn.Sequential(nn.Linear(3, 1), nn.Tanh(), nn.Sequential()),
+        grow,
+        lambda: nn.Sequential(nn.Linear(3, 1), nn.Tanh(), nn.Sequential()),
     ),
     "a weight frozen with an old gradient": (freeze_free_and_freeze, None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", OTHERS)

@@ -23,14 +23,14 @@ These give None where they do not know exactly what they would stand in for, and
     standard_normal, uniform     a few random numbers as an array
 """
 
-from spinup.parts.pytorch.fast import capture, concurrency
+from spinup.parts.pytorch.fast import concurrency, recording
 from spinup.parts.pytorch.fast.acting import checked_once, numpy_forward, numpy_view
-from spinup.parts.pytorch.fast.capture import recorded, reports
 from spinup.parts.pytorch.fast.chain_rule import gradients
 from spinup.parts.pytorch.fast.concurrency import run_concurrently
 from spinup.parts.pytorch.fast.fused_critics import stacked_forward
 from spinup.parts.pytorch.fast.fused_mlp import mlp_forward
 from spinup.parts.pytorch.fast.noise import standard_normal, uniform
+from spinup.parts.pytorch.fast.recording import recorded, reports
 from spinup.parts.pytorch.fast.stand_in import (
     accelerated_by,
     critic_forward,
@@ -70,19 +70,24 @@ __all__ = [
 
 def reset():
     """Forget the choices made for an earlier run of this process."""
-    for choices in (capture.given_up, capture.restored, concurrency.serial, concurrency.restored):
+    for choices in (
+        recording.given_up,
+        recording.restored,
+        concurrency.serial,
+        concurrency.restored,
+    ):
         choices.clear()
 
 
 def state_dict() -> dict:
     """What a checkpoint keeps of the choices made here, so that a resumed run makes the same."""
     return dict(
-        given_up=capture.restored | capture.given_up,
+        given_up=recording.restored | recording.given_up,
         serial=concurrency.restored | concurrency.serial,
     )
 
 
 def load_state_dict(state: dict):
     reset()
-    capture.restored.update(state["given_up"])
+    recording.restored.update(state["given_up"])
     concurrency.restored.update(state["serial"])

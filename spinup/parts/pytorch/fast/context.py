@@ -40,7 +40,7 @@ def note_gradients(params):
 def opaque(function, *args, writes):
     """Carry out `function(*args)`, which a capture keeps as one operation.
 
-    function: does its work at every replay anew, so it may look at Python values; if it has a
+    function: does its work again at every replay, so it may look at Python values; if it has a
         method `prepared`, that gives a function without arguments which does the same
     args: tensors, lists of tensors, and anything else
     writes: the places of those among them that it changes

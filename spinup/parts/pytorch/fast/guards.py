@@ -59,6 +59,25 @@ class Unchanged:
         )
 
 
+class CountingModule(types.ModuleType):
+    """A module that counts how often one of its names is bound to something else."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        rebindings.count += 1
+
+    def __delattr__(self, name):
+        super().__delattr__(name)
+        rebindings.count += 1
+
+
+class _Rebindings:
+    count = 0  # in all modules of ours that updates use
+
+
+rebindings = _Rebindings()
+
+
 def same_entries(now: dict, before: dict) -> bool:
     """Whether a dict holds the very same objects, or equal plain values, in the same order."""
     return list(now) == list(before) and all(map(same_value, now.values(), before.values()))
@@ -80,7 +99,7 @@ def same_value(now, before) -> bool:
 
 
 def same_contents(now, before) -> bool:
-    """The same for settings, which may be lists, dicts or plain objects made anew for each call."""
+    """The same for settings, which may be lists, dicts or plain objects made for each call."""
     if same_value(now, before):
         return True
     if type(now) is not type(before):

@@ -13,7 +13,7 @@ from spinup.parts.mpi import mpi_sum, num_procs
 from spinup.parts.pytorch.fast import private, switch
 from spinup.parts.pytorch.fast.concurrency import note_writes, turn
 from spinup.parts.pytorch.fast.context import is_capturing, opaque
-from spinup.parts.pytorch.fast.kernels import MAX_NUMPY_NUMEL
+from spinup.parts.pytorch.fast.numpy_kernels import MAX_NUMPY_NUMEL
 
 VECTOR = 64  # numbers, a multiple of what any processor's instructions take at once
 
