@@ -82,8 +82,9 @@ def test_each_path_of_each_environment(rollout):
     buffer = GAEBuffer(2, None, size, gamma, lam, num_envs, act_dtype=np.int64)
     fill(buffer, rew, val, ends)
     advantages, returns = expected(rew, val, ends, gamma, lam)
-    np.testing.assert_allclose(buffer.adv_buf, advantages, rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(buffer.ret_buf, returns, rtol=1e-5, atol=1e-4)
+    found = buffer.adv_buf.reshape(rew.shape), buffer.ret_buf.reshape(rew.shape)
+    np.testing.assert_allclose(found[0], advantages, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(found[1], returns, rtol=1e-5, atol=1e-4)
 
 
 @exactly
@@ -93,7 +94,8 @@ def test_get_gives_every_row_once_with_normalised_advantages(rollout):
     size, num_envs = rew.shape
     buffer = GAEBuffer(2, None, size, gamma, lam, num_envs, act_dtype=np.int64)
     fill(buffer, rew, val, ends)
-    raw, ret = buffer.adv_buf.astype(np.float64), buffer.ret_buf.copy()
+    raw = buffer.adv_buf.astype(np.float64).reshape(rew.shape)
+    ret = buffer.ret_buf.copy().reshape(rew.shape)
     obs, act, got_ret, adv, logp = buffer.get()
     t, env = obs.astype(int).T
     assert sorted(zip(t, env)) == [(t, i) for t in range(size) for i in range(num_envs)]

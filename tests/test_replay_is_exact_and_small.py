@@ -81,7 +81,7 @@ def test_single_transitions_as_scripts_for_the_original_store_them():
     assert torch.equal(batch["act"], torch.stack([k, -k], 1))
     assert torch.equal(batch["done"], k % 2)
     assert batch[4] is batch["done"] is batch.terminated
-    with pytest.raises(AttributeError):
+    with pytest.raises(KeyError):
         batch["rwe"]
 
 
