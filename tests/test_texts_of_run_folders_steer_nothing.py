@@ -13,8 +13,8 @@ import pytest
 from spinup.experiments.board import Board, redraw, table, tell
 from spinup.experiments.job import Job, Run
 from spinup.parts.errors import UserError
-from spinup.parts.logger import format_table
 from spinup.parts.plain_text import csv_cell, markdown_cell, plot_label, printable
+from spinup.parts.terminal import format_table
 from spinup.run import main
 
 ESCAPES = {

@@ -95,7 +95,7 @@ def assert_shown_everywhere(folder, step="TotalEnvInteracts"):
         assert {key: found[key] for key in expected} == expected
 
 
-def test_killed_with_diaries_equals_unbroken_without(tmp_path):
+def test_killed_with_trackers_equals_unbroken_without(tmp_path):
     plain, both = tmp_path / "plain", tmp_path / "both"
     assert killing.run_until_done(killing.command("dqn", plain), []) == 0
     command = [*killing.command("dqn", both), "--tensorboard", "--wandb"]
@@ -185,19 +185,19 @@ def streams():
     return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
 
 
-class Gambler:
-    """A diary that draws random numbers whenever it is asked for anything."""
+class RandomTracker:
+    """A tracker that samples random numbers in every call."""
 
     def settings(self, *_):
         random.random(), np.random.rand(), torch.rand(1)
 
-    row = caught_up = close = settings
+    row = drop_stale = close = settings
 
 
 def test_no_random_number_of_the_run_is_used_up(tmp_path):
     before = streams()
     logger = EpochLogger(str(tmp_path), tensorboard=True, wandb=True, backend=backend)
-    logger.trackers.append(Gambler())
+    logger.trackers.append(RandomTracker())
     logger.save_config(dict(lr=0.5))
     logger.dump_epoch("Epoch Time", Epoch=1)
     logger.load_state_dict(logger.state_dict())
@@ -205,8 +205,8 @@ def test_no_random_number_of_the_run_is_used_up(tmp_path):
     assert streams() == before
 
 
-class Broken(Gambler):
-    """A diary that fails at its second row."""
+class Broken(RandomTracker):
+    """A tracker that fails at its second row."""
 
     rows = 0
 
@@ -216,7 +216,7 @@ class Broken(Gambler):
             raise OSError("no room for it")
 
 
-def test_a_diary_that_fails_does_not_stop_the_run(tmp_path, capsys):
+def test_a_tracker_that_fails_does_not_stop_the_run(tmp_path, capsys):
     logger = EpochLogger(str(tmp_path), tensorboard=True)
     logger.trackers.insert(0, Broken())
     logger.save_config({})
@@ -227,7 +227,7 @@ def test_a_diary_that_fails_does_not_stop_the_run(tmp_path, capsys):
     assert len(table(tmp_path)) == len(on_tensorboard(tmp_path)[0]) == 4
 
 
-def test_an_older_run_s_diaries_go_where_it_goes_and_a_user_s_own_stay(tmp_path):
+def test_an_older_run_s_tracker_files_move_with_it_and_a_user_s_own_stay(tmp_path):
     own = tmp_path / "events.out.tfevents.1.mine", tmp_path / "wandb" / "run-1-mine" / "x"
     own[1].parent.mkdir(parents=True)
     for path in own:
@@ -290,7 +290,7 @@ def test_the_mode_of_wandb_is_the_user_s(tmp_path, capsys, monkeypatch):
 def test_without_a_network_it_is_kept_offline(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody listens
-    monkeypatch.setattr(trackers, "PATIENCE", 2)
+    monkeypatch.setattr(trackers, "TIMEOUT", 2)
     main([*TINY.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb", "--seed", "4"])
     assert "kept offline" in capsys.readouterr().out
     assert len(on_wandb(tmp_path / "cmd_ppo" / "cmd_ppo_s4")[1]) == 1

@@ -124,7 +124,7 @@ def require_run(folder: Path | str, command: str) -> Path:
 
 def how_to_resume(folder: Path | str) -> str:
     """A sentence on how a user continues the run in a folder."""
-    return f"Go on with: {resume_command(folder)} (in a script: resume=True)"
+    return f"Resume with: {resume_command(folder)} (in a script: resume=True)"
 
 
 def resume_command(folder: Path | str) -> str:
@@ -157,6 +157,41 @@ def cannot_write(folder: Path | str, error: OSError) -> UserError:
 def run_files(folder: Path | str, *more: str) -> list[Path]:
     """What of a folder belongs to its run, and not to the user."""
     return sorted({path for name in (*RUN_FILES, *more) for path in Path(folder).glob(name)})
+
+
+def older_run(folder: Path | str, table: str) -> list[Path]:
+    """The files of an older run that a new one in the same folder must not overwrite.
+
+    Of a run that never completed an epoch these are only its models.
+
+    table: the name of the file that holds the rows
+    """
+    folder = Path(folder)
+    files = run_files(folder, table)
+    if (folder / table).exists() and (folder / table).stat().st_size:
+        return files
+    return [path for path in files if "_save" in path.name or path.suffix == ".pt"]
+
+
+def move_older_run(folder: Path | str, table: str) -> Path | None:
+    """Make way for a new run: move an older run to `older_runs/1` or the next free number.
+
+    What a run left that never completed an epoch is deleted, except for its models. Gives the
+    folder that the older run is in now; None where there was none.
+    """
+    folder = Path(folder)
+    older, unfinished = older_run(folder, table), ("checkpoint", DIVERGED_FILE, *TRACKER_FILES)
+    left = {path for name in unfinished for path in folder.glob(name)}
+    remove_all(left.difference(older))
+    if not older:
+        return None
+    number = 1
+    while (aside := folder / OLDER_RUNS / str(number)).exists():
+        number += 1
+    aside.mkdir(parents=True)
+    for path in older:
+        shutil.move(path, aside / path.name)
+    return aside
 
 
 def refuse_links(folder: Path | str, *more: str) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from spinup.parts.backend import backend_named
 from spinup.parts.errors import UserError
 from spinup.parts.imports import allow_import, left_out
-from spinup.parts.logger import format_table
 from spinup.parts.make_env import env_from_description, trust_env
 from spinup.parts.plain_text import say
 from spinup.parts.run_folder import read_config, require_run
 from spinup.parts.standardize import clip_to_space, reward_number, standardize
+from spinup.parts.terminal import format_table
 from spinup.results.video import _on_screen, _writer, cannot_render, real_fps, render_without_screen
 
 LIMITS = dict(episodes=(1, 10**6), len=(0, 10**9), seed=(0, 2**63 - 1))
