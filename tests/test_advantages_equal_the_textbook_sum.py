@@ -249,9 +249,13 @@ def test_ppo_bootstraps_what_was_cut_and_nothing_that_ended(
         ppo_module, "update", lambda learner, rollout, **_: rollouts.append(rollout) or {}
     )
     ppo_module.ppo(
-        lambda: Corridor(ends_by), HundredEverywhere, steps_per_epoch=steps, epochs=2, gamma=0.5,
+        lambda: Corridor(ends_by),
+        HundredEverywhere,
+        steps_per_epoch=steps,
+        epochs=2,
+        gamma=0.5,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     assert rollouts[0].ret.tolist() == returns
     assert len(rollouts) == 2
 
@@ -263,9 +267,14 @@ def test_ppo_bootstraps_each_of_several_environments_by_itself(monkeypatch, tmp_
         ppo_module, "update", lambda learner, rollout, **_: rollouts.append(rollout) or {}
     )
     ppo_module.ppo(
-        lambda: Corridor(next(ends)), HundredEverywhere, steps_per_epoch=8, epochs=1, gamma=0.5,
-        num_envs=2, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: Corridor(next(ends)),
+        HundredEverywhere,
+        steps_per_epoch=8,
+        epochs=1,
+        gamma=0.5,
+        num_envs=2,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     first, second = rollouts[0].ret.reshape(4, 2).T.tolist()
     assert first == [1.75, 1.5, 1, 51]
     assert second == [14.25, 26.5, 51, 51]

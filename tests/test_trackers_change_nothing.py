@@ -16,7 +16,7 @@ from spinup.parts.mpi import mpiexec
 from spinup.parts.pytorch import backend
 from spinup.run import main
 
-TINY = "ppo --env CartPole-v1 --steps_per_epoch 60 --train_pi_iters 1 --train_v_iters 1 --hid [4]"
+SMALL = "ppo --env CartPole-v1 --steps_per_epoch 60 --train_pi_iters 1 --train_v_iters 1 --hid [4]"
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +129,7 @@ def test_of_several_processes_the_first_writes(tmp_path):
 
 
 def test_settings_go_along_and_a_resumed_run_keeps_them(tmp_path, capsys):
-    words = [*TINY.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
+    words = [*SMALL.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
     main([*words, "--epochs", "2", "--tensorboard", "--wandb"])
     folder = tmp_path / "try" / "try_s0"
     first, _, settings = on_wandb(folder)
@@ -151,7 +151,7 @@ def test_settings_go_along_and_a_resumed_run_keeps_them(tmp_path, capsys):
 
 
 def test_asked_for_later_they_get_the_earlier_rows_too(tmp_path):
-    words = [*TINY.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
+    words = [*SMALL.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
     main([*words, "--epochs", "2", "--tensorboard"])
     main([*words, "--epochs", "3"])
     folder = tmp_path / "try" / "try_s0"
@@ -265,7 +265,7 @@ def fails(words, capsys):
 def test_what_is_not_installed_is_said_before_anything_is_touched(
     package, tmp_path, capsys, monkeypatch
 ):
-    words = [*TINY.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--exp_name", "try"]
+    words = [*SMALL.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--exp_name", "try"]
     main(words)
     before = (tmp_path / "try" / "try_s0" / "progress.txt").read_text()
     monkeypatch.setitem(sys.modules, package, None)
@@ -278,7 +278,7 @@ def test_what_is_not_installed_is_said_before_anything_is_touched(
 
 
 def test_the_mode_of_wandb_is_the_user_s(tmp_path, capsys, monkeypatch):
-    words = [*TINY.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb"]
+    words = [*SMALL.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb"]
     monkeypatch.setenv("WANDB_MODE", "online")
     assert "wandb login" in fails([*words, "--exp_name", "online"], capsys)
     monkeypatch.setenv("WANDB_MODE", "disabled")
@@ -291,6 +291,6 @@ def test_without_a_network_it_is_kept_offline(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody listens
     monkeypatch.setattr(trackers, "TIMEOUT", 2)
-    main([*TINY.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb", "--seed", "4"])
+    main([*SMALL.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb", "--seed", "4"])
     assert "kept offline" in capsys.readouterr().out
     assert len(on_wandb(tmp_path / "cmd_ppo" / "cmd_ppo_s4")[1]) == 1

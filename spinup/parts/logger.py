@@ -20,7 +20,7 @@ from spinup.parts.errors import UserError
 from spinup.parts.jsonio import convert_json, regular_file, write_json
 from spinup.parts.mpi import broadcast_object, mpi_statistics_scalar, mpi_sum, proc_id
 from spinup.parts.plain_text import printable
-from spinup.parts.progress import append_rows, cut_table, open_table
+from spinup.parts.progress import append_rows, cut_table, open_table, sync_table
 from spinup.parts.run_folder import (
     cannot_write,
     move_older_run,
@@ -33,10 +33,15 @@ from spinup.parts.terminal import StepCounter, colorize, format_table
 from spinup.parts.trackers import call_all, log_row, open_trackers, require
 
 
-def _temporary_folder():
-    parent = Path(tempfile.gettempdir()) / "experiments"
-    parent.mkdir(exist_ok=True)
-    return tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=parent)
+def _temporary_folder() -> str:
+    """A new folder, the same in all processes."""
+
+    def make():
+        parent = Path(tempfile.gettempdir()) / "experiments"
+        parent.mkdir(exist_ok=True)
+        return tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=parent)
+
+    return broadcast_object(make() if proc_id() == 0 else None)
 
 
 class Logger:
@@ -60,7 +65,7 @@ class Logger:
     ):
         """Open a run folder.
 
-        output_dir: the run folder; without one, a new folder for temporary files
+        output_dir: the run folder; without one, a new temporary folder
         output_fname: the table's name inside it
         exp_name: what the experiment is called, for plots
         resume: keep what the folder holds, to continue from it, instead of moving it aside
@@ -70,9 +75,7 @@ class Logger:
         keep_models: keep every saved model, under the number of its epoch, not the newest alone
         backend: the framework of the network that is to be saved, where it is known already
         """
-        if output_dir is None:
-            output_dir = broadcast_object(_temporary_folder() if proc_id() == 0 else None)
-        self.output_dir, self.output_fname = str(output_dir), output_fname
+        self.output_dir, self.output_fname = str(output_dir or _temporary_folder()), output_fname
         self.exp_name, self.resume, self.keep_models = exp_name, resume, keep_models
         self.backend = backend
         self.config: dict | None = None  # to be written once the run has started or resumed
@@ -87,10 +90,10 @@ class Logger:
         self.trackers: list = []
         self.asked_trackers = dict(tensorboard=tensorboard, wandb=wandb)
         if proc_id() == 0:
-            require(**self.asked_trackers)  # before a file is touched
-            self._open_folder(Path(output_dir), overwrite and not resume)
+            self._open_folder(Path(self.output_dir), overwrite and not resume)
 
     def _open_folder(self, folder, overwrite):
+        require(**self.asked_trackers)  # before a file is touched
         try:
             folder.mkdir(parents=True, exist_ok=True)
             refuse_links(folder, self.output_fname)
@@ -281,13 +284,11 @@ class Logger:
     def state_dict(self) -> dict:
         """What a resumed run must know to continue the same table."""
         self.start()
-        if self.output_file is not None:
-            os.fsync(self.output_file.fileno())
         return dict(
             headers=self.log_headers,
             first_row=self.first_row,
             elapsed=time.time() - self.start_time,
-            table_bytes=0 if self.output_file is None else self.output_file.tell(),
+            table_bytes=0 if self.output_file is None else sync_table(self.output_file),
         )
 
     def load_state_dict(self, state: dict) -> None:

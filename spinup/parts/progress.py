@@ -25,7 +25,7 @@ NO_TABLE = Table(0, {}, None, [], [])
 
 
 def read_table(path: Path) -> Table:
-    """Look at the end of a progress.txt, which may be missing, empty or cut off."""
+    """Read a progress.txt, which may be missing, empty or cut off."""
     if not os.path.lexists(path):
         return NO_TABLE
     *lines, cut = read_text(path).split("\n")
@@ -61,6 +61,12 @@ def append_rows(table: BinaryIO, rows: list[list]) -> None:
             f"{table.name} cannot be written ({error.strerror}). The epochs before this one are "
             "saved. Make room, then resume the run."
         )
+
+
+def sync_table(table: BinaryIO) -> int:
+    """Make sure that a table is on the disk; gives its size in bytes."""
+    os.fsync(table.fileno())
+    return table.tell()
 
 
 def cut_table(table: BinaryIO, size: int) -> Table:
