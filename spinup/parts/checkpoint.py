@@ -107,6 +107,7 @@ class Checkpoint:
         """Let the logger move an older run aside, and with it that run's checkpoint."""
         if hasattr(self.parts.get("logger"), "start"):
             self.parts["logger"].start()
+        barrier()  # before another process writes into a folder that is about to move
 
     def _say_diverged_before(self, first, epochs):
         found = read_divergence(self.run_folder)
