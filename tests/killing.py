@@ -79,7 +79,7 @@ def run(command, kill_at="", kill_after=None, timeout=180) -> tuple[int, str]:
 def run_until_done(command, instants) -> int:
     """Kill and restart until the run is finished; gives the number of times it was killed.
 
-    instants: where to kill, one per attempt: a text for KILL_AT or a number of seconds
+    instants: where to kill, one per attempt: a string for KILL_AT or a number of seconds
     """
     kills = 0
     for instant in instants:

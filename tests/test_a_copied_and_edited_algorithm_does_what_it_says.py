@@ -185,7 +185,7 @@ def test_a_copy_run_as_a_file(tmp_path):
     other = [*words, "--lr", "0.5"]
     told = subprocess.run(other, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert told.returncode == 2 and "lr is 0.001 there, 0.5 here" in told.stderr
-    assert how_to_resume(run).startswith("Go on with: the same command (")
+    assert how_to_resume(run).startswith("Resume with: the same command (")
     several = [*words, "--seed", "1", "2"]
     told = subprocess.run(several, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert told.returncode == 2 and "ExperimentGrid" in told.stderr

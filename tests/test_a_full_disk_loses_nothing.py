@@ -75,8 +75,12 @@ def limits(run: Path) -> dict:
     size = {name: len(data) for name, data in files(run).items()}
     checkpoint, model = size["checkpoint/epoch1.rank0.npz"], size["pyt_save/model.pt"]
     assert size["progress.txt"] < size["config.json"] < model < checkpoint
-    return {"progress.txt": size["progress.txt"] + 40, "config.json": size["config.json"] - 100,
-            "pyt_save/model.pt": model - 100, "checkpoint": checkpoint - 100}  # fmt: skip
+    return {
+        "progress.txt": size["progress.txt"] + 40,
+        "config.json": size["config.json"] - 100,
+        "pyt_save/model.pt": model - 100,
+        "checkpoint": checkpoint - 100,
+    }
 
 
 @pytest.mark.parametrize("file", ["config.json", "progress.txt", "pyt_save/model.pt", "checkpoint"])

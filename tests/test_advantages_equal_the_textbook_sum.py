@@ -82,8 +82,9 @@ def test_each_path_of_each_environment(rollout):
     buffer = GAEBuffer(2, None, size, gamma, lam, num_envs, act_dtype=np.int64)
     fill(buffer, rew, val, ends)
     advantages, returns = expected(rew, val, ends, gamma, lam)
-    np.testing.assert_allclose(buffer.adv_buf, advantages, rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(buffer.ret_buf, returns, rtol=1e-5, atol=1e-4)
+    found = buffer.adv_buf.reshape(rew.shape), buffer.ret_buf.reshape(rew.shape)
+    np.testing.assert_allclose(found[0], advantages, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(found[1], returns, rtol=1e-5, atol=1e-4)
 
 
 @exactly
@@ -93,7 +94,8 @@ def test_get_gives_every_row_once_with_normalised_advantages(rollout):
     size, num_envs = rew.shape
     buffer = GAEBuffer(2, None, size, gamma, lam, num_envs, act_dtype=np.int64)
     fill(buffer, rew, val, ends)
-    raw, ret = buffer.adv_buf.astype(np.float64), buffer.ret_buf.copy()
+    raw = buffer.adv_buf.astype(np.float64).reshape(rew.shape)
+    ret = buffer.ret_buf.copy().reshape(rew.shape)
     obs, act, got_ret, adv, logp = buffer.get()
     t, env = obs.astype(int).T
     assert sorted(zip(t, env)) == [(t, i) for t in range(size) for i in range(num_envs)]
@@ -247,9 +249,13 @@ def test_ppo_bootstraps_what_was_cut_and_nothing_that_ended(
         ppo_module, "update", lambda learner, rollout, **_: rollouts.append(rollout) or {}
     )
     ppo_module.ppo(
-        lambda: Corridor(ends_by), HundredEverywhere, steps_per_epoch=steps, epochs=2, gamma=0.5,
+        lambda: Corridor(ends_by),
+        HundredEverywhere,
+        steps_per_epoch=steps,
+        epochs=2,
+        gamma=0.5,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     assert rollouts[0].ret.tolist() == returns
     assert len(rollouts) == 2
 
@@ -261,9 +267,14 @@ def test_ppo_bootstraps_each_of_several_environments_by_itself(monkeypatch, tmp_
         ppo_module, "update", lambda learner, rollout, **_: rollouts.append(rollout) or {}
     )
     ppo_module.ppo(
-        lambda: Corridor(next(ends)), HundredEverywhere, steps_per_epoch=8, epochs=1, gamma=0.5,
-        num_envs=2, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: Corridor(next(ends)),
+        HundredEverywhere,
+        steps_per_epoch=8,
+        epochs=1,
+        gamma=0.5,
+        num_envs=2,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     first, second = rollouts[0].ret.reshape(4, 2).T.tolist()
     assert first == [1.75, 1.5, 1, 51]
     assert second == [14.25, 26.5, 51, 51]

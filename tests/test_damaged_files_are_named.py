@@ -19,10 +19,18 @@ from spinup.parts.run_folder import read_latest
 
 REPOSITORY = Path(__file__).parents[1]
 SETTINGS = dict(
-    steps_per_epoch=90, start_steps=30, update_after=30, update_every=3, batch_size=8,
-    replay_size=150, num_test_episodes=1, max_ep_len=25, prioritized=True, n_step=2,
+    steps_per_epoch=90,
+    start_steps=30,
+    update_after=30,
+    update_every=3,
+    batch_size=8,
+    replay_size=150,
+    num_test_episodes=1,
+    max_ep_len=25,
+    prioritized=True,
+    n_step=2,
     ac_kwargs=dict(hidden_sizes=[8]),
-)  # fmt: skip
+)
 
 
 def train(folder, epochs, **more):

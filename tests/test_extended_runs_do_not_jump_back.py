@@ -10,9 +10,16 @@ from spinup.algos.pytorch.dqn import dqn as dqn_module
 from spinup.parts.make_env import EnvMaker
 
 SETTINGS = dict(
-    steps_per_epoch=60, start_steps=20, update_after=20, batch_size=4, replay_size=100,
-    num_test_episodes=0, max_ep_len=25, prioritized=True, ac_kwargs=dict(hidden_sizes=[4]),
-)  # fmt: skip
+    steps_per_epoch=60,
+    start_steps=20,
+    update_after=20,
+    batch_size=4,
+    replay_size=100,
+    num_test_episodes=0,
+    max_ep_len=25,
+    prioritized=True,
+    ac_kwargs=dict(hidden_sizes=[4]),
+)
 
 
 @pytest.fixture

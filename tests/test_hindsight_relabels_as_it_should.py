@@ -41,7 +41,7 @@ def made(size, num_envs=1, strategy="future", k=4, seed=0, goals=LAYOUT, **more)
 def play(buffer, ends):
     """Store a joint step of all environments for each entry of `ends`.
 
-    ends: for each step one letter per environment: '.' goes on, 'T' terminated, 'C' the clock
+    ends: for each step one letter per environment: '.' continues, 'T' terminated, 'C' truncated
     """
     for letters in ends:
         first = len(buffer.history)
@@ -50,10 +50,13 @@ def play(buffer, ends):
             buffer.history.append((i, buffer.episode[i]))
             buffer.episode[i] += letter != "."
         columns = (
-            [observation(k) for k in rows], [[-k] for k in rows], [float(k) for k in rows],
-            [observation(k, after=True) for k in rows], [x == "T" for x in letters],
+            [observation(k) for k in rows],
+            [[-k] for k in rows],
+            [float(k) for k in rows],
+            [observation(k, after=True) for k in rows],
+            [x == "T" for x in letters],
             [x == "C" for x in letters],
-        )  # fmt: skip
+        )
         single = len(letters) == 1 and first % 2  # as scripts store: one row without a batch
         buffer.store(*(np.array(column[0] if single else column) for column in columns))
     return buffer
@@ -224,8 +227,12 @@ class Goals(gym.Env):
 
     def __init__(self, parts=("observation", "achieved_goal", "desired_goal"), goal=None):
         goal = goal or Box(-9, 9, (2,), np.float64)
-        spaces = dict(observation=Box(-9, 9, (3,), np.float64), achieved_goal=goal,
-                      desired_goal=goal, extra=Discrete(4))  # fmt: skip
+        spaces = dict(
+            observation=Box(-9, 9, (3,), np.float64),
+            achieved_goal=goal,
+            desired_goal=goal,
+            extra=Discrete(4),
+        )
         self.observation_space = Dict({name: spaces[name] for name in (*parts, "extra")})
         self.action_space = Discrete(2)
 
@@ -346,10 +353,18 @@ def test_any_off_policy_algorithm_can_learn_from_it(name, tmp_path, monkeypatch)
     monkeypatch.setattr(module, "ReplayBuffer", made_for)
     replace_update(monkeypatch, module, watched)
     getattr(module, name)(
-        maker, steps_per_epoch=200, epochs=1, start_steps=200, update_after=100, update_every=50,
-        num_envs=2, batch_size=64, num_test_episodes=1, ac_kwargs=dict(hidden_sizes=(8,)),
+        maker,
+        steps_per_epoch=200,
+        epochs=1,
+        start_steps=200,
+        update_after=100,
+        update_every=50,
+        num_envs=2,
+        batch_size=64,
+        num_test_episodes=1,
+        ac_kwargs=dict(hidden_sizes=(8,)),
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     obs2 = torch.cat([batch.obs2 for batch in batches])
     rewards = torch.cat([batch.rew for batch in batches])
     reached = (obs2[:, layout.achieved] == obs2[:, layout.desired]).all(-1)

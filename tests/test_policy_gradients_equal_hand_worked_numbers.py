@@ -137,7 +137,7 @@ def test_reinforce_is_vpg_that_trusts_only_rewards_but_for_the_scale():
             buffer.store(obs, act, rew, ac.v(obs).item() if baseline == "value" else 0.0, 0.0)
             if i in (4, 17, 29):
                 buffer.finish_path(0.0)
-        raw = torch.as_tensor(buffer.adv_buf[:, 0].copy())
+        raw = torch.as_tensor(buffer.adv_buf.copy())
         rollout = buffer.get()
         expected = reinforce.expected_return(ac, rollout, baseline)
         found = policy_gradient(reinforce.compute_loss_pi(ac, rollout, expected)[0], ac)

@@ -47,7 +47,7 @@ def test_the_root_is_the_sum_and_every_node_that_of_its_two(values):
     st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=40),
 )
 def test_what_the_tree_finds_is_what_a_cumulative_sum_finds(values, shares):
-    """Whole numbers, so that both are exact."""
+    """Integers, so that both are exact."""
     amounts = np.floor(np.array(shares) * sum(values))
     slow = [next(i for i, s in enumerate(np.cumsum(values)) if s > amount) for amount in amounts]
     assert tree_of(values).find(amounts).tolist() == slow
@@ -237,9 +237,13 @@ class Story:
 
 @quickly
 @given(
-    st.integers(1, 4), st.integers(1, 30), st.integers(1, 40), st.integers(1, 6),
-    st.integers(0, 2**32 - 1), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 4),
+    st.integers(1, 30),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+)
 def test_n_step_transitions_equal_a_walk_along_the_episode(envs, size, turns, n, seed, blind):
     story = Story(envs, seed, blind)
     buffer = NStepReplayBuffer(2, None, size, seed, act_dtype=np.int64, n_step=n, gamma=0.9)
@@ -269,7 +273,7 @@ def test_looking_ahead_by_hand():
 
 
 def test_rows_that_do_not_join_are_not_joined():
-    """An environment that could not be brought back after a kill begins anew, unmarked."""
+    """An environment that could not be restored after a kill starts a new episode, unmarked."""
     buffer = NStepReplayBuffer(1, None, 8, n_step=4, gamma=1.0)
     store(buffer, 0, 1)
     store(buffer, 1, 1)
@@ -339,10 +343,16 @@ class Circle(gym.Env):
         return np.full(1, self.place % 5, np.float32), float(self.place), terminated, truncated, {}
 
 
-TINY = dict(
-    steps_per_epoch=60, epochs=1, start_steps=0, update_after=20, batch_size=32,
-    num_test_episodes=0, replay_size=40, gamma=0.5,
-)  # fmt: skip
+SMALL = dict(
+    steps_per_epoch=60,
+    epochs=1,
+    start_steps=0,
+    update_after=20,
+    batch_size=32,
+    num_test_episodes=0,
+    replay_size=40,
+    gamma=0.5,
+)
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
@@ -356,9 +366,13 @@ def test_dqn_learns_from_n_steps_of_one_episode(monkeypatch, tmp_path, num_envs,
 
     replace_update(monkeypatch, dqn, watched)
     dqn.dqn(
-        Circle, n_step=3, prioritized=prioritized, num_envs=num_envs,
-        logger_kwargs=dict(output_dir=tmp_path), **TINY,
-    )  # fmt: skip
+        Circle,
+        n_step=3,
+        prioritized=prioritized,
+        num_envs=num_envs,
+        logger_kwargs=dict(output_dir=tmp_path),
+        **SMALL,
+    )
     assert len(batches) >= 40 // num_envs
     whole = 0
     for batch in batches:
@@ -390,7 +404,7 @@ def test_dqn_notes_the_errors_of_its_rows_and_anneals_their_weights(monkeypatch,
     monkeypatch.setattr(NStepReplayBuffer, "update_priorities", watched_update)
     monkeypatch.setattr(NStepReplayBuffer, "sample_batch", watched_sample)
     where = dict(logger_kwargs=dict(output_dir=tmp_path))
-    dqn.dqn(Circle, prioritized=True, importance_exponent=0.4, **TINY, **where)
+    dqn.dqn(Circle, prioritized=True, importance_exponent=0.4, **SMALL, **where)
     assert len(noted) == len(exponents) >= 40
     assert all(len(rows) == len(errors) == 32 for rows, errors in noted)
     assert all((errors >= 0).all() for _, errors in noted)

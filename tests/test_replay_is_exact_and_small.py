@@ -81,7 +81,7 @@ def test_single_transitions_as_scripts_for_the_original_store_them():
     assert torch.equal(batch["act"], torch.stack([k, -k], 1))
     assert torch.equal(batch["done"], k % 2)
     assert batch[4] is batch["done"] is batch.terminated
-    with pytest.raises(AttributeError):
+    with pytest.raises(KeyError):
         batch["rwe"]
 
 
@@ -90,7 +90,7 @@ def test_the_algorithms_have_a_replay_buffer_of_this_name(module):
     assert module.ReplayBuffer is tensor_buffers.ReplayBuffer
 
 
-def test_whole_numbers_stay_whole():
+def test_integers_stay_integers():
     buffer = tensor_buffers.ReplayBuffer(1, None, 10, act_dtype=np.int64)
     store_act = [3, 1, 2]
     buffer.store(np.zeros((3, 1)), store_act, np.arange(3), np.zeros((3, 1)), np.zeros(3, bool))
@@ -155,7 +155,7 @@ def restored(buffer, folder, size, kind=ReplayBuffer):
 
 
 class Saved:
-    """The state a checkpoint keeps, apart from the buffer that goes on."""
+    """The state a checkpoint keeps, as a copy that the buffer does not change later."""
 
     def __init__(self, buffer):
         self.state = buffer.state_dict()
@@ -173,7 +173,7 @@ class Saved:
 )
 def test_the_log_gives_back_the_ring_after_any_history(tmp_path_factory, size, history):
     """Numbers: so many transitions are stored. Killed: all since the last save is lost, but for
-    what was already appended; the run goes on from there with other transitions.
+    what was already appended; the run continues from there with other transitions.
     """
     folder = tmp_path_factory.mktemp("log") / "rows"
     buffer, total = small(size), 0
@@ -335,10 +335,18 @@ def test_sac_resumed_has_the_replay_it_had(tmp_path, monkeypatch):
     def train(folder, epochs, resume):
         batches.clear()
         sac_module.sac(
-            lambda: gym.make("Pendulum-v1"), steps_per_epoch=20, epochs=epochs, replay_size=30,
-            batch_size=16, update_after=0, update_every=5, num_test_episodes=0, resume=resume,
-            ac_kwargs=dict(hidden_sizes=(4,)), logger_kwargs=dict(output_dir=tmp_path / folder),
-        )  # fmt: skip
+            lambda: gym.make("Pendulum-v1"),
+            steps_per_epoch=20,
+            epochs=epochs,
+            replay_size=30,
+            batch_size=16,
+            update_after=0,
+            update_every=5,
+            num_test_episodes=0,
+            resume=resume,
+            ac_kwargs=dict(hidden_sizes=(4,)),
+            logger_kwargs=dict(output_dir=tmp_path / folder),
+        )
         return [torch.cat([c.reshape(-1) for c in batch]).tolist() for batch in batches]
 
     whole = train("whole", 4, resume=False)

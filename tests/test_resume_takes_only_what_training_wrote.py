@@ -17,9 +17,14 @@ from spinup.run import main
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "run"
     ppo_pytorch(
-        EnvMaker("CartPole-v1"), ac_kwargs=dict(hidden_sizes=[4]), steps_per_epoch=50, epochs=2,
-        train_pi_iters=1, train_v_iters=1, logger_kwargs=dict(output_dir=str(folder)),
-    )  # fmt: skip
+        EnvMaker("CartPole-v1"),
+        ac_kwargs=dict(hidden_sizes=[4]),
+        steps_per_epoch=50,
+        epochs=2,
+        train_pi_iters=1,
+        train_v_iters=1,
+        logger_kwargs=dict(output_dir=str(folder)),
+    )
     return folder
 
 

@@ -13,8 +13,8 @@ import pytest
 from spinup.experiments.board import Board, redraw, table, tell
 from spinup.experiments.job import Job, Run
 from spinup.parts.errors import UserError
-from spinup.parts.logger import format_table
 from spinup.parts.plain_text import csv_cell, markdown_cell, plot_label, printable
+from spinup.parts.terminal import format_table
 from spinup.run import main
 
 ESCAPES = {
@@ -30,7 +30,7 @@ MATH = [r"$\frac{", r"$\alpha$", "$", "a$b$c", r"\$x$", "_hidden", r"$\undefined
 
 
 def shown_only(text, keep="\n"):
-    """Whether a text has nothing that a terminal would obey."""
+    """Whether a string has nothing that a terminal would obey."""
     wrong = {c for c in text if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029"}
     return wrong <= set(keep)
 

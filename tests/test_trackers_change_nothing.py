@@ -16,7 +16,7 @@ from spinup.parts.mpi import mpiexec
 from spinup.parts.pytorch import backend
 from spinup.run import main
 
-TINY = "ppo --env CartPole-v1 --steps_per_epoch 60 --train_pi_iters 1 --train_v_iters 1 --hid [4]"
+SMALL = "ppo --env CartPole-v1 --steps_per_epoch 60 --train_pi_iters 1 --train_v_iters 1 --hid [4]"
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def assert_shown_everywhere(folder, step="TotalEnvInteracts"):
         assert {key: found[key] for key in expected} == expected
 
 
-def test_killed_with_diaries_equals_unbroken_without(tmp_path):
+def test_killed_with_trackers_equals_unbroken_without(tmp_path):
     plain, both = tmp_path / "plain", tmp_path / "both"
     assert killing.run_until_done(killing.command("dqn", plain), []) == 0
     command = [*killing.command("dqn", both), "--tensorboard", "--wandb"]
@@ -129,7 +129,7 @@ def test_of_several_processes_the_first_writes(tmp_path):
 
 
 def test_settings_go_along_and_a_resumed_run_keeps_them(tmp_path, capsys):
-    words = [*TINY.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
+    words = [*SMALL.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
     main([*words, "--epochs", "2", "--tensorboard", "--wandb"])
     folder = tmp_path / "try" / "try_s0"
     first, _, settings = on_wandb(folder)
@@ -151,7 +151,7 @@ def test_settings_go_along_and_a_resumed_run_keeps_them(tmp_path, capsys):
 
 
 def test_asked_for_later_they_get_the_earlier_rows_too(tmp_path):
-    words = [*TINY.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
+    words = [*SMALL.split(), "--data_dir", str(tmp_path), "--exp_name", "try"]
     main([*words, "--epochs", "2", "--tensorboard"])
     main([*words, "--epochs", "3"])
     folder = tmp_path / "try" / "try_s0"
@@ -185,19 +185,19 @@ def streams():
     return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
 
 
-class Gambler:
-    """A diary that draws random numbers whenever it is asked for anything."""
+class RandomTracker:
+    """A tracker that samples random numbers in every call."""
 
     def settings(self, *_):
         random.random(), np.random.rand(), torch.rand(1)
 
-    row = caught_up = close = settings
+    row = drop_stale = close = settings
 
 
 def test_no_random_number_of_the_run_is_used_up(tmp_path):
     before = streams()
     logger = EpochLogger(str(tmp_path), tensorboard=True, wandb=True, backend=backend)
-    logger.trackers.append(Gambler())
+    logger.trackers.append(RandomTracker())
     logger.save_config(dict(lr=0.5))
     logger.dump_epoch("Epoch Time", Epoch=1)
     logger.load_state_dict(logger.state_dict())
@@ -205,8 +205,8 @@ def test_no_random_number_of_the_run_is_used_up(tmp_path):
     assert streams() == before
 
 
-class Broken(Gambler):
-    """A diary that fails at its second row."""
+class Broken(RandomTracker):
+    """A tracker that fails at its second row."""
 
     rows = 0
 
@@ -216,7 +216,7 @@ class Broken(Gambler):
             raise OSError("no room for it")
 
 
-def test_a_diary_that_fails_does_not_stop_the_run(tmp_path, capsys):
+def test_a_tracker_that_fails_does_not_stop_the_run(tmp_path, capsys):
     logger = EpochLogger(str(tmp_path), tensorboard=True)
     logger.trackers.insert(0, Broken())
     logger.save_config({})
@@ -227,7 +227,7 @@ def test_a_diary_that_fails_does_not_stop_the_run(tmp_path, capsys):
     assert len(table(tmp_path)) == len(on_tensorboard(tmp_path)[0]) == 4
 
 
-def test_an_older_run_s_diaries_go_where_it_goes_and_a_user_s_own_stay(tmp_path):
+def test_an_older_run_s_tracker_files_move_with_it_and_a_user_s_own_stay(tmp_path):
     own = tmp_path / "events.out.tfevents.1.mine", tmp_path / "wandb" / "run-1-mine" / "x"
     own[1].parent.mkdir(parents=True)
     for path in own:
@@ -265,7 +265,7 @@ def fails(words, capsys):
 def test_what_is_not_installed_is_said_before_anything_is_touched(
     package, tmp_path, capsys, monkeypatch
 ):
-    words = [*TINY.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--exp_name", "try"]
+    words = [*SMALL.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--exp_name", "try"]
     main(words)
     before = (tmp_path / "try" / "try_s0" / "progress.txt").read_text()
     monkeypatch.setitem(sys.modules, package, None)
@@ -278,7 +278,7 @@ def test_what_is_not_installed_is_said_before_anything_is_touched(
 
 
 def test_the_mode_of_wandb_is_the_user_s(tmp_path, capsys, monkeypatch):
-    words = [*TINY.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb"]
+    words = [*SMALL.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb"]
     monkeypatch.setenv("WANDB_MODE", "online")
     assert "wandb login" in fails([*words, "--exp_name", "online"], capsys)
     monkeypatch.setenv("WANDB_MODE", "disabled")
@@ -290,7 +290,7 @@ def test_the_mode_of_wandb_is_the_user_s(tmp_path, capsys, monkeypatch):
 def test_without_a_network_it_is_kept_offline(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody listens
-    monkeypatch.setattr(trackers, "PATIENCE", 2)
-    main([*TINY.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb", "--seed", "4"])
+    monkeypatch.setattr(trackers, "TIMEOUT", 2)
+    main([*SMALL.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb", "--seed", "4"])
     assert "kept offline" in capsys.readouterr().out
     assert len(on_wandb(tmp_path / "cmd_ppo" / "cmd_ppo_s4")[1]) == 1

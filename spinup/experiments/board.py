@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 
 from spinup.experiments.job import Run, folder_of
-from spinup.parts.logger import colorize
 from spinup.parts.plain_text import printable, say
 from spinup.parts.progress import PERFORMANCE, read_table
+from spinup.parts.terminal import colorize
 
 COLOR = dict(done="green", running="cyan", failed="red", diverged="red", stopped="yellow")
 

@@ -16,10 +16,10 @@ from spinup.experiments.job import Job
 from spinup.experiments.jobs import run_jobs
 from spinup.parts.errors import UserError, did_you_mean
 from spinup.parts.jsonio import convert_json
-from spinup.parts.logger import colorize
 from spinup.parts.mpi import num_procs
 from spinup.parts.run_folder import setup_logger_kwargs
 from spinup.parts.settings import check
+from spinup.parts.terminal import colorize
 from spinup.parts.trackers import require
 
 LINE = "=" * 80

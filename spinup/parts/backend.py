@@ -43,8 +43,8 @@ class Backend(Protocol):
     def policy_of(self, network: Any, deterministic: bool = False) -> Callable:
         """A function from a batch of observations to the network's actions."""
 
-    def save_variables(self, folder: Path, variables: dict, itr: int | None) -> None:
-        """Write named values that a script saves beside its model."""
+    def save_variables(self, folder: Path, variables: dict | None, itr: int | None) -> list[str]:
+        """Write named values that a script saves beside its model; gives what it leaves out."""
 
     def check_ac_kwargs(self, actor_critic: Any, ac_kwargs: dict | None) -> dict:
         """The arguments of a network with activations in place of their names; or a UserError."""

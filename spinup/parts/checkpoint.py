@@ -1,4 +1,4 @@
-"""Checkpoints: every part of a run is saved, so that a killed run goes on as if never stopped."""
+"""Checkpoints save every part of a run, so that a killed run resumes as if never stopped."""
 
 import io
 import json
@@ -30,7 +30,7 @@ from spinup.parts.seeds import rng_state, set_rng_state
 
 
 class Stopped(KeyboardInterrupt):
-    """The user pressed Ctrl-C; the run has saved a checkpoint and says how to go on.
+    """The user pressed Ctrl-C; the run has saved a checkpoint and says how to resume.
 
     agreed: all processes of the job stop here, together
     """
@@ -78,11 +78,19 @@ class Checkpoint:
         self.divergence_check.attach(self.parts)
 
     def epochs(self, epochs: int, resume: bool) -> Iterator[int]:
-        """Yield the number of each epoch still to do, and save a checkpoint after each.
+        """Yield the number of each epoch still to do; what a `for` loop over it does, in order:
 
-        Ctrl-C is heard at the end of the epoch, when the checkpoint is whole;
-        a second one stops at once, and the epoch is lost.
+        1. Restore: with `resume`, read the newest checkpoint and continue after its epoch. Without,
+           the logger moves an older run aside and the first epoch is 0.
+        2. Take over Ctrl-C (SIGINT, and SIGUSR1 under MPI).
+        3. Yield the number of an epoch, for which the body of the loop trains.
+        4. Save a checkpoint of every part, after which the epoch can no longer be lost.
+        5. If Ctrl-C was pressed during the epoch, save the model and raise `Stopped`, in all
+           processes; a second Ctrl-C stops at once and loses the epoch. Else continue with 3.
+        6. At the end, however the loop is left: put the signal handlers back, close every part
+           that has a `close` (environments, logger), and unlock the run folder.
         """
+        self._start_logger()
         first = self.restore() if resume or auto_resumes(self.run_folder) else 0
         if first >= epochs and proc_id() == 0:
             say(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
@@ -106,13 +114,19 @@ class Checkpoint:
                     part.close()
             unlock(self.run_folder)
 
+    def _start_logger(self):
+        """Let the logger move an older run aside, and with it that run's checkpoint."""
+        if hasattr(self.parts.get("logger"), "start"):
+            self.parts["logger"].start()
+        barrier()  # before another process writes into a folder that is about to move
+
     def _say_diverged_before(self, first, epochs):
         found = read_divergence(self.run_folder)
         if found is not None and first < epochs and proc_id() == 0:
             at = "" if found.step is None else f" at step {found.step}"
             print(
-                f"{self.run_folder} diverged before{at}. It goes on after epoch {first} and stops "
-                "at the same step again, unless its environment or the code is another now.",
+                f"{self.run_folder} diverged before{at}. It resumes after epoch {first} and stops "
+                "at the same step again, unless its environment or the code has changed.",
                 flush=True,
             )
 
@@ -120,7 +134,7 @@ class Checkpoint:
         raise Stopped(f"{what} {how_to_resume(self.run_folder)}", agreed)
 
     def _install_handlers(self):
-        """Take over the signals of Ctrl-C; gives what handled them before."""
+        """Take over the signals of Ctrl-C; gives the handlers before."""
         if threading.current_thread() is not threading.main_thread():
             return {}
         # mpi_fork passes Ctrl-C on as SIGUSR1.
@@ -140,6 +154,7 @@ class Checkpoint:
 
     def save(self, epoch: int) -> None:
         """Save every part; after this the run can be killed without losing this epoch."""
+        self._start_logger()
         self.divergence_check.check_weights()
         try:
             self._save(epoch)
@@ -155,9 +170,7 @@ class Checkpoint:
         for name, ring in rings.items():
             ring.append_log(self._log_folder(name))
         state = {name: part.state_dict() for name, part in self.parts.items()}
-        state |= dict(
-            plain_fields=plain_fields(self.learner), random_streams=rng_state(self.backend)
-        )
+        state |= dict(plain_fields=plain_fields(self.learner), rng_state=rng_state(self.backend))
         if self.backend is not None:
             state["fast"] = self.backend.state_dict()
         write_tree(self._file(epoch), state)
@@ -174,7 +187,8 @@ class Checkpoint:
             ring.log.prune()
 
     def restore(self) -> int:
-        """Put every part back; gives the number of epochs already done (0: nothing saved)."""
+        """Load the newest checkpoint into every part; gives how many epochs it has (0: none)."""
+        self._start_logger()
         latest = on_first_process(lambda: _read_latest(self.run_folder))
         if latest is None:
             return 0
@@ -198,9 +212,8 @@ class Checkpoint:
                 self.backend.load_state_dict(state["fast"])
             for name, value in state.get("plain_fields", {}).items():
                 _restore_field(self.learner, name, value)
-            set_rng_state(
-                state["random_streams"], self.backend
-            )  # last: making a part may move them
+            streams = state["rng_state"] if "rng_state" in state else state["random_streams"]
+            set_rng_state(streams, self.backend)  # last: making a part may move them
         except UserError:
             raise
         except Exception as error:  # whatever a wrong value leads to in one of the parts
@@ -258,7 +271,7 @@ def file_checksum(path: Path) -> int:
 
 
 def write_tree(path: Path, tree: Any) -> None:
-    """Write nested dicts, lists, numbers, texts, arrays and tensors to one file.
+    """Write nested dicts, lists, numbers, strings, arrays and tensors to one file.
 
     It is NumPy's own format: reading it cannot run code.
     """

@@ -1,4 +1,4 @@
-"""Goals: where they lie in an observation, and a replay buffer that changes them in hindsight."""
+"""Hindsight experience replay: a replay buffer that replaces goals, and where the goals lie."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +14,7 @@ from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import UserError
 from spinup.parts.settings import check
 
-NOT_YET = np.iinfo(np.int64).max  # the last row of an episode that is still going on
+NOT_YET = np.iinfo(np.int64).max  # the last row of an episode that has not ended
 
 
 class GoalLayout(NamedTuple):
@@ -101,16 +101,16 @@ def _for_batches(compute, goal: gym.Space, one, other) -> Callable:
 
 
 class HindsightBuffer(ReplayBuffer):
-    """A replay buffer that pretends, for most of what it gives, that what was reached was meant.
+    """A replay buffer that replaces the desired goal by an achieved one in most rows it samples.
 
-    Any off-policy algorithm can learn from it. It must tell `store` where the clock ran out
-    (`truncated`), or episodes would seem to go on.
+    Any off-policy algorithm can learn from it. `store` must be given `truncated`, or an episode
+    that a time limit ended would seem to continue.
     """
 
     def __init__(
         self, goals: GoalLayout, *args: Any, strategy: str = "future", k: float = 4, **kwargs: Any
     ):
-        """Make room for transitions; further arguments are those of `ReplayBuffer`.
+        """Allocate the buffer; further arguments are those of `ReplayBuffer`.
 
         strategy: the new goal is what was achieved by a row of the same episode: a random one
             from the row itself on ('future'), the last ('final'), or any ('episode')
@@ -131,21 +131,21 @@ class HindsightBuffer(ReplayBuffer):
         done: ArrayLike,
         truncated: ArrayLike = False,
     ) -> slice | np.ndarray:
-        """Remember one transition, or one of each environment, always as many; tells where."""
+        """Add one transition, or one of each environment, always as many; gives where they are."""
         ring, bounds = self.ring, self._bounds()
-        stride = np.size(rew)
-        if ring.total and stride != self.num_envs:
-            raise ValueError(f"{self.num_envs} environments stored before, now {stride}")
-        rows = ring.total + np.arange(stride)
-        before = rows - stride
-        goes_on = ~self._over(before)  # or never began: no matter, goal_indices asks what is there
+        num_envs = np.size(rew)
+        if ring.total and num_envs != self.num_envs:
+            raise ValueError(f"{self.num_envs} environments stored before, now {num_envs}")
+        rows = ring.total + np.arange(num_envs)
+        before = rows - num_envs
+        continues = ~self._over(before)  # rows that were never stored: goal_indices excludes them
         where = super().store(obs, act, rew, next_obs, done, truncated)
         slots = rows % ring.max_size
-        bounds["first"][slots] = np.where(goes_on, bounds["first"][before % ring.max_size], rows)
+        bounds["first"][slots] = np.where(continues, bounds["first"][before % ring.max_size], rows)
         bounds["last"][slots] = NOT_YET
         for row in rows[self._over(rows)]:
             first = max(bounds["first"][row % ring.max_size], ring.total - ring.size)
-            bounds["last"][np.arange(row, first - 1, -stride) % ring.max_size] = row
+            bounds["last"][np.arange(row, first - 1, -num_envs) % ring.max_size] = row
         return where
 
     def _over(self, rows):
@@ -154,12 +154,12 @@ class HindsightBuffer(ReplayBuffer):
         return (columns["terminated"][slots] > 0) | (columns["truncated"][slots] > 0)
 
     def _bounds(self) -> dict[str, np.ndarray]:
-        """What is known of episodes; found out from the rows again when those were read back."""
+        """First and last row of episodes; computed from the rows if those were read from disk."""
         if self.bounds is None:
-            ring, stride = self.ring, self.num_envs
+            ring, num_envs = self.ring, self.num_envs
             self.bounds = {name: np.zeros(ring.max_size, np.int64) for name in ("first", "last")}
-            for i in range(min(stride, ring.size)):
-                rows = np.arange(ring.total - ring.size + i, ring.total, stride)
+            for i in range(min(num_envs, ring.size)):
+                rows = np.arange(ring.total - ring.size + i, ring.total, num_envs)
                 over, slots = self._over(rows), rows % ring.max_size
                 begins = np.append(True, over[:-1])
                 first = np.maximum.accumulate(np.where(begins, rows, 0))
@@ -168,25 +168,25 @@ class HindsightBuffer(ReplayBuffer):
         return self.bounds
 
     def goal_indices(self, slots: np.ndarray) -> np.ndarray:
-        """For each row the one whose achieved goal it is given; both as places in the ring."""
-        ring, stride, bounds = self.ring, self.num_envs, self._bounds()
+        """For each row, the row whose achieved goal it is given; both as places in the ring."""
+        ring, num_envs, bounds = self.ring, self.num_envs, self._bounds()
         rows = slots + (ring.total - 1 - slots) // ring.max_size * ring.max_size
-        # What of an episode there is: not what has been overwritten, nor what is still to come.
-        oldest, end = ring.total - ring.size, ring.total - stride
-        first = np.maximum(bounds["first"][slots], oldest + (rows - oldest) % stride)
-        last = np.minimum(bounds["last"][slots], end + (rows - end) % stride)
+        # The part of the episode that is stored: neither overwritten nor still to come.
+        oldest, end = ring.total - ring.size, ring.total - num_envs
+        first = np.maximum(bounds["first"][slots], oldest + (rows - oldest) % num_envs)
+        last = np.minimum(bounds["last"][slots], end + (rows - end) % num_envs)
         if self.strategy == "future":
             first = rows
         elif self.strategy == "final":
             first = last
-        chosen = first + stride * self.rng.integers((last - first) // stride + 1)
+        chosen = first + num_envs * self.rng.integers((last - first) // num_envs + 1)
         return chosen % ring.max_size
 
     def sample_batch(self, batch_size: int = 32) -> Transitions:
-        """A batch of transitions drawn evenly, most of them with a goal of hindsight.
+        """A batch of transitions, sampled uniformly, most of them with a hindsight goal.
 
-        That goal takes the place of the desired one, before and after; the reward, and where the
-        environment can tell whether the task is over, follow from it.
+        That goal replaces the desired one in obs and obs2. The reward follows from it, and
+        `terminated` too where the environment has `compute_terminated`.
         """
         slots = self.sample_indices(batch_size)
         rows = self.ring.storage.take(slots)  # a copy: what is stored stays as it was

@@ -1,4 +1,4 @@
-"""Where modules are imported from: never from the current folder, but for those a user names.
+"""Keeps the current folder off the import path, except for modules that the user names.
 
 A run folder that was downloaded may bring along a numpy.py; whoever stands in that folder must
 not run it. This file is read before that folder is off the path, so at its top it imports only
@@ -89,7 +89,7 @@ def left_out(error: ImportError) -> str:
 
 
 def start_without_current_folder(module: str) -> list[str]:
-    """The words that start a module of ours as `python -m` does, without the current folder."""
+    """The command that starts a module of ours as `python -m` does, without the current folder."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return [sys.executable, "-c", _START, root, module]
 

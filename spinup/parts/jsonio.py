@@ -1,4 +1,4 @@
-"""Anything at all as something JSON can hold; and files that are never half written."""
+"""JSON of any object, and files that are never half written."""
 
 import contextlib
 import dataclasses
@@ -13,10 +13,19 @@ import numpy as np
 from spinup.parts.errors import UserError
 
 
-def convert_json(obj: object) -> Any:
-    """Turn `obj` into dicts, lists, texts, numbers, booleans and None.
+def is_json_serializable(v: object) -> bool:
+    """Whether `json.dumps` takes `v` as it is."""
+    try:
+        json.dumps(v)
+    except Exception:  # an object may do anything when it is asked
+        return False
+    return True
 
-    Functions and classes become their names, other objects a readable text.
+
+def convert_json(obj: object) -> Any:
+    """Turn `obj` into dicts, lists, strings, numbers, booleans and None.
+
+    Functions and classes become their names, other objects a readable string.
     """
     return _converted(obj, ())
 

@@ -1,183 +1,154 @@
-"""The diary of a run: progress.txt, config.json, saved models, and what the terminal shows.
+"""The logger of a run: the rows of progress.txt, config.json, and saved models.
 
 Only the first of several processes writes; statistics are those of all of them.
 """
 
 import os
-import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from tqdm import tqdm
 
 from spinup.parts.backend import Backend, backend_named
 from spinup.parts.divergence import DivergenceCheck
-from spinup.parts.errors import START_OVER, UserError
+from spinup.parts.errors import UserError
 from spinup.parts.jsonio import convert_json, regular_file, write_json
 from spinup.parts.mpi import broadcast_object, mpi_statistics_scalar, mpi_sum, proc_id
 from spinup.parts.plain_text import printable
+from spinup.parts.progress import append_rows, cut_table, open_table, sync_table
 from spinup.parts.run_folder import (
-    DIVERGED_FILE,
-    OLDER_RUNS,
-    TRACKER_FILES,
     cannot_write,
+    move_older_run,
+    older_run,
     refuse_links,
     remove_all,
     run_files,
 )
+from spinup.parts.terminal import StepCounter, colorize, format_table
 from spinup.parts.trackers import call_all, log_row, open_trackers, require
 
-COLORS = dict(
-    gray=30, red=31, green=32, yellow=33, blue=34, magenta=35, cyan=36, white=37, crimson=38
-)
 
+def _temporary_folder() -> str:
+    """A new folder, the same in all processes."""
 
-def colorize(string, color, bold=False, highlight=False):
-    """`string` with the codes that make a terminal show it in `color`."""
-    code = COLORS[color] + 10 * highlight
-    return f"\x1b[{code}{';1' if bold else ''}m{string}\x1b[0m"
+    def make():
+        parent = Path(tempfile.gettempdir()) / "experiments"
+        parent.mkdir(exist_ok=True)
+        return tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=parent)
 
-
-def _temporary_folder():
-    parent = Path(tempfile.gettempdir()) / "experiments"
-    parent.mkdir(exist_ok=True)
-    return tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=parent)
-
-
-def format_table(headers, values) -> str:
-    """Names and values in two columns, as the terminal shows a row of the table."""
-    headers = [printable(key) for key in headers]
-    shown = [f"{v:.5g}" if hasattr(v, "__float__") else printable(v) for v in values]
-    keys = max(15, *map(len, headers))
-    rule = "-" * (keys + 22)
-    rows = [f"| {key:>{keys}} | {v:>15} |" for key, v in zip(headers, shown)]
-    return "\n".join([rule, *rows, rule])
+    return broadcast_object(make() if proc_id() == 0 else None)
 
 
 class Logger:
-    """Writes one row of progress.txt per epoch, and saves settings and models beside it."""
+    """Writes one row of progress.txt per epoch, and saves settings and models beside it.
+
+    A folder that holds an older run stays as it is until this one writes its first row or model:
+    until then a script can load the older run's model. Then the older run moves to `older_runs`.
+    """
 
     def __init__(
         self,
-        output_dir=None,
-        output_fname="progress.txt",
-        exp_name=None,
-        resume=False,
-        overwrite=False,
-        tensorboard=False,
-        wandb=False,
-        keep_models=False,
+        output_dir: Path | str | None = None,
+        output_fname: str = "progress.txt",
+        exp_name: str | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        tensorboard: bool = False,
+        wandb: bool = False,
+        keep_models: bool = False,
         backend: Backend | None = None,
     ):
         """Open a run folder.
 
-        output_dir: the run folder; without one, a new folder for temporary files
+        output_dir: the run folder; without one, a new temporary folder
         output_fname: the table's name inside it
         exp_name: what the experiment is called, for plots
-        resume: keep what the folder holds, to go on from it, instead of moving it aside
+        resume: keep what the folder holds, to continue from it, instead of moving it aside
         overwrite: delete what an older run left, instead of moving it aside
         tensorboard: write the rows for TensorBoard too
         wandb: write the rows for Weights & Biases too, offline where there is no account
         keep_models: keep every saved model, under the number of its epoch, not the newest alone
         backend: the framework of the network that is to be saved, where it is known already
         """
-        self.exp_name, self.output_fname, self.output_file = exp_name, output_fname, None
-        self.log_headers, self.log_current_row, self.first_row = [], {}, True
-        self.start_time = time.time()
-        self.bar, self.steps_done, self.steps_total = None, 0, None
-        self.first_tick = None  # when and at which step this process began, for its speed
-        self.keep_models, self.epoch, self.backend = keep_models, None, backend
-        self.trackers, self.rows = [], 0
-        self.resume, self.config = resume, None
-        if output_dir is None:
-            output_dir = broadcast_object(_temporary_folder() if proc_id() == 0 else None)
-        self.output_dir = str(output_dir)
-        self.divergence_check, self.not_finite = (
-            DivergenceCheck(self.output_dir),
-            [],
-        )  # columns, of the present row
+        self.output_dir, self.output_fname = str(output_dir or _temporary_folder()), output_fname
+        self.exp_name, self.resume, self.keep_models = exp_name, resume, keep_models
+        self.backend = backend
+        self.config: dict | None = None  # to be written once the run has started or resumed
+        self.log_headers: list[str] = []
+        self.log_current_row: dict[str, Any] = {}
+        self.first_row, self.epoch, self.rows = True, None, 0
+        self.start_time, self.counter = time.time(), StepCounter()
+        self.divergence_check = DivergenceCheck(self.output_dir)
+        self.not_finite: list[str] = []  # columns of the present row
+        self.left_out: set[str] = set()  # what save_state has said that it does not save
+        self.output_file: BinaryIO | None = None
+        self.trackers: list = []
+        self.asked_trackers = dict(tensorboard=tensorboard, wandb=wandb)
         if proc_id() == 0:
-            require(tensorboard=tensorboard, wandb=wandb)  # before a file is touched
-            try:
-                self._open_folder(Path(output_dir), resume, overwrite)
-                self.trackers = open_trackers(
-                    Path(output_dir), exp_name, tensorboard, wandb, backend
-                )
-            except OSError as error:
-                raise cannot_write(output_dir, error)
+            self._open_folder(Path(self.output_dir), overwrite and not resume)
 
-    def _open_folder(self, folder, resume, overwrite):
-        folder.mkdir(parents=True, exist_ok=True)
-        refuse_links(folder, self.output_fname)
-        table = folder / self.output_fname
-        if overwrite and not resume:
-            remove_all(run_files(folder))
-        elif not resume:
-            self._make_room(folder)
-        if os.path.lexists(table):
-            regular_file(table)
-        mode = "rb+" if resume and table.exists() else "wb+"
-        self.output_file = open(table, mode, buffering=0)  # a row is written whole or not at all
+    def _open_folder(self, folder, overwrite):
+        require(**self.asked_trackers)  # before a file is touched
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            refuse_links(folder, self.output_fname)
+            if overwrite:
+                remove_all(run_files(folder))
+            if os.path.lexists(folder / self.output_fname):
+                regular_file(folder / self.output_fname)
+            if self.resume or not older_run(folder, self.output_fname):
+                self.start()
+        except OSError as error:
+            raise cannot_write(folder, error)
 
-    def _make_room(self, folder):
-        """Move an older run aside; what a run left that never finished an epoch is not kept."""
-        table = folder / self.output_fname
-        older = run_files(folder, self.output_fname)
-        if not (table.exists() and table.stat().st_size):
-            older = [path for path in older if "_save" in path.name or path.suffix == ".pt"]
-            remove_all(
-                [
-                    path
-                    for name in ("checkpoint", DIVERGED_FILE, *TRACKER_FILES)
-                    for path in folder.glob(name)
-                ]
-            )
-        if not older:
+    def start(self) -> None:
+        """Make the folder that of this run: move an older run aside, open the table and trackers.
+
+        Whatever writes to the folder calls this first; after the first call it does nothing.
+        """
+        if self.output_file is not None or proc_id() != 0:
             return
-        number = 1
-        while (aside := folder / OLDER_RUNS / str(number)).exists():
-            number += 1
-        aside.mkdir(parents=True)
-        for path in older:
-            shutil.move(path, aside / path.name)
-        moved = f"{folder} held an older run; its files are now in {aside}"
-        self.log(printable(moved), color="yellow")
+        folder = Path(self.output_dir)
+        try:
+            aside = None if self.resume else move_older_run(folder, self.output_fname)
+            self.output_file = open_table(folder / self.output_fname, keep=self.resume)
+            self.trackers = open_trackers(
+                folder, self.exp_name, **self.asked_trackers, backend=self.backend
+            )
+        except OSError as error:
+            raise cannot_write(folder, error)
+        if aside is not None:
+            moved = f"{folder} held an older run; its files are now in {aside}"
+            self.log(printable(moved), color="yellow")
+        if self.config is not None and not self.resume:
+            self._write_config(self.config)
 
-    def log(self, msg, color="green"):
-        """Say something on the terminal."""
+    def log(self, msg: object, color: str = "green") -> None:
+        """Print a message on the terminal."""
         if proc_id() == 0:
-            self._print(colorize(msg, color, bold=True) if sys.stdout.isatty() else str(msg))
+            self._print(colorize(str(msg), color, bold=True) if sys.stdout.isatty() else str(msg))
 
     def _print(self, text):
         tqdm.write(text, file=sys.stdout)
         sys.stdout.flush()
 
-    def progress(self, steps: range, total: int):
+    def progress(self, steps: range, total: int) -> Iterator[int]:
         """Go through `steps`, showing on a terminal how far the run is of `total`, and how fast."""
-        self.steps_total = total
-        if proc_id() == 0 and self.bar is None and sys.stderr.isatty():
-            self.bar = tqdm(total=total, initial=steps.start, unit=" steps", dynamic_ncols=True)
-            self.bar.set_postfix_str("first epoch")
-        if self.first_tick is None:
-            self.first_tick = time.time(), steps.start
+        self.counter.begin(steps.start, total, show_bar=proc_id() == 0 and sys.stderr.isatty())
         for step in steps:
             self.divergence_check.step = step + steps.step
             yield step
-            if self.bar is not None:
-                self.bar.update(steps.step)
-        self.steps_done = steps.stop
+            if self.counter.bar is not None:
+                self.counter.bar.update(steps.step)
+        self.counter.done = steps.stop
 
-    def _speed(self):
-        """Environment steps per second, and the seconds left at that speed."""
-        began, first_step = self.first_tick
-        speed = (self.steps_done - first_step) / max(time.time() - began, 1e-9)
-        return speed, (self.steps_total - self.steps_done) / max(speed, 1e-9)
-
-    def log_tabular(self, key, val):
-        """Note a value for the row that `dump_tabular` will write."""
+    def log_tabular(self, key: str, val: Any) -> None:
+        """Set a value of the row that `dump_tabular` will write."""
         if key in self.log_current_row:
             raise UserError(f"The column {key!r} was logged twice in one row; dump_tabular first.")
         if self.first_row:
@@ -189,19 +160,19 @@ class Logger:
             )
         self.log_current_row[key] = val
 
-    def save_config(self, config):
+    def save_config(self, config: dict) -> None:
         """Write the settings of the run to config.json."""
         config = convert_json(config)
         self.divergence_check.set_learning_rates(config)
         if self.exp_name is not None:
             config["exp_name"] = self.exp_name
-        if self.resume:
-            self.config = config  # written once the checkpoint is known to be whole
-        elif proc_id() == 0:
+        if self.resume or self.output_file is None:
+            self.config = config  # written by `resumed`, or by `start`
+        else:
             self._write_config(config)
 
-    def resumed(self):
-        """Write the settings of a run that continues, now that its checkpoint was whole."""
+    def resumed(self) -> None:
+        """Write the settings of a run that continues, after its checkpoint has been read whole."""
         if self.config is not None and proc_id() == 0:
             self._write_config(self.config)
 
@@ -209,13 +180,14 @@ class Logger:
         write_json(Path(self.output_dir) / "config.json", config)
         call_all(self.trackers, "settings", config, backend=self.backend)
 
-    def save_state(self, state_dict, itr=None):
+    def save_state(self, state_dict: dict | None, itr: int | None = None) -> None:
         """Save the model, and beside it whatever of `state_dict` is tensors and plain values.
 
         itr: a number for the model's file name, to keep it when the next one is saved
         """
         if proc_id() != 0:
             return
+        self.start()
         if hasattr(self, "pytorch_saver_elements"):  # before a good model is written over
             self.divergence_check.check_weights(dict(model=self.pytorch_saver_elements))
         if self.keep_models and itr is None and self.epoch is not None:
@@ -227,14 +199,19 @@ class Logger:
             self._tf_simple_save(itr)
         if state_dict or hasattr(self, "pytorch_saver_elements"):
             backend = self.backend or backend_named("pytorch")
-            backend.save_variables(Path(self.output_dir), state_dict, itr)
+            left_out = backend.save_variables(Path(self.output_dir), state_dict, itr)
+            for what in left_out:
+                if what not in self.left_out:
+                    self.log(
+                        f"save_state leaves out {what}: it saves tensors, arrays, numbers, strings "
+                        "and the state of networks and optimizers.",
+                        color="yellow",
+                    )
+            self.left_out.update(left_out)
         if hasattr(self, "pytorch_saver_elements"):
-            folder = Path(self.output_dir) / "pyt_save"
-            folder.mkdir(exist_ok=True)
-            name = "model.pt" if itr is None else f"model{itr}.pt"
-            backend.save_model(folder / name, self.pytorch_saver_elements)
+            self._pytorch_simple_save(itr)
 
-    def setup_tf_saver(self, sess, inputs, outputs):
+    def setup_tf_saver(self, sess: Any, inputs: dict, outputs: dict) -> None:
         """Let `save_state` save a TensorFlow graph: its session, its inputs and outputs by name."""
         self.tf_saver_elements = dict(session=sess, inputs=inputs, outputs=outputs)
         self.tf_saver_info = {
@@ -242,140 +219,125 @@ class Logger:
             "outputs": {key: tensor.name for key, tensor in outputs.items()},
         }
 
-    def _tf_simple_save(self, itr):
-        folder = Path(self.output_dir) / f"tf1_save{'' if itr is None else itr}"
-        backend_named("tf1").save_graph(folder, **self.tf_saver_elements)
+    def _tf_simple_save(self, itr=None):
+        """Save the graph of `setup_tf_saver` alone, to tf1_save."""
+        if not hasattr(self, "tf_saver_elements"):
+            raise UserError("There is no graph to save; call setup_tf_saver first.")
+        if proc_id() == 0:
+            self.start()
+            folder = Path(self.output_dir) / f"tf1_save{'' if itr is None else itr}"
+            backend_named("tf1").save_graph(folder, **self.tf_saver_elements)
 
-    def setup_pytorch_saver(self, what_to_save):
+    def setup_pytorch_saver(self, what_to_save: Any) -> None:
         """Let `save_state` save this network."""
         if not hasattr(what_to_save, "state_dict"):
             raise UserError(
-                f"setup_pytorch_saver wants a torch.nn.Module, not a {type(what_to_save).__name__}."
+                f"setup_pytorch_saver needs a torch.nn.Module, not a {type(what_to_save).__name__}."
             )
         self.pytorch_saver_elements = what_to_save
         self.backend = self.backend or backend_named("pytorch")
 
-    def dump_tabular(self):
+    def _pytorch_simple_save(self, itr=None):
+        """Save the network of `setup_pytorch_saver` alone, to pyt_save."""
+        if not hasattr(self, "pytorch_saver_elements"):
+            raise UserError("There is no network to save; call setup_pytorch_saver first.")
+        if proc_id() == 0:
+            self.start()
+            folder = Path(self.output_dir) / "pyt_save"
+            folder.mkdir(exist_ok=True)
+            name = "model.pt" if itr is None else f"model{itr}.pt"
+            self.backend.save_model(folder / name, self.pytorch_saver_elements)
+
+    def dump_tabular(self) -> None:
         """Write the row, show it, and begin the next; a run that has diverged stops instead."""
-        values = [self.log_current_row.get(key, "") for key in self.log_headers]
+        self.start()
+        row, values = (
+            self.log_current_row,
+            [self.log_current_row.get(k, "") for k in self.log_headers],
+        )
         if proc_id() == 0:
             self._print(format_table(self.log_headers, values))
         if self.not_finite:
             self.divergence_check.stop_for_columns(self.not_finite)
         self.divergence_check.check_weights()
-        if proc_id() == 0:
-            rows = [self.log_headers] * self.first_row + [values]
-            self._write("".join("\t".join(map(str, row)) + "\n" for row in rows))
-            if self.first_tick is not None:
-                self._show_progress()
+        if self.output_file is not None:
+            append_rows(self.output_file, [self.log_headers] * self.first_row + [values])
+            result = row.get("AverageTestEpRet", row.get("AverageEpRet", float("nan")))
+            if line := self.counter.epoch_line(result):
+                self._print(line)
             self.rows += 1
             if self.trackers:
-                row, began = self.log_current_row, self.start_time
-                log_row(self.trackers, row, self.rows, began, self.backend)
+                log_row(self.trackers, row, self.rows, self.start_time, self.backend)
         self.divergence_check.rows += 1
-        self.epoch = self.log_current_row.get("Epoch")
-        self.log_current_row.clear()
+        self.epoch = row.get("Epoch")
+        row.clear()
         self.first_row = False
 
-    def _write(self, text: str):
-        """Add to the table; of a row for which there is no room, nothing stays."""
-        data, end = text.encode(errors="backslashreplace"), self.output_file.tell()
-        try:
-            while data:
-                data = data[self.output_file.write(data) :]
-        except OSError as error:
-            self.output_file.truncate(end)
-            raise UserError(
-                f"{self.output_file.name} cannot be written ({error.strerror}). The epochs before "
-                "this one are saved. Make room, then resume the run."
-            )
-
-    def _show_progress(self):
-        row = self.log_current_row
-        result = row.get("AverageTestEpRet", row.get("AverageEpRet", float("nan")))
-        if self.bar is not None:
-            self.bar.set_postfix_str(f"return {result:.5g}")
-            if self.steps_done >= self.steps_total:
-                self.bar.close()
-        else:
-            speed, left = self._speed()
-            self._print(
-                f"{self.steps_done} of {self.steps_total} steps, return {result:.5g}, "
-                f"{speed:.0f} steps/s, {tqdm.format_interval(left)} left"
-            )
-
-    def close(self):
-        """Let go of the table and the progress bar."""
-        if self.bar is not None:
-            self.bar.close()
+    def close(self) -> None:
+        """Close the table, the progress bar and the trackers."""
+        self.counter.close()
         if self.output_file is not None:
             self.output_file.close()
         call_all(self.trackers, "close", backend=self.backend)
         self.trackers = []
 
-    def state_dict(self):
-        """What a resumed run must know to go on with the same table."""
-        if self.output_file is not None:
-            os.fsync(self.output_file.fileno())
+    def state_dict(self) -> dict:
+        """What a resumed run must know to continue the same table."""
+        self.start()
         return dict(
             headers=self.log_headers,
             first_row=self.first_row,
             elapsed=time.time() - self.start_time,
-            table_bytes=0 if self.output_file is None else self.output_file.tell(),
+            table_bytes=0 if self.output_file is None else sync_table(self.output_file),
         )
 
-    def load_state_dict(self, state):
-        """Go on after the rows that the checkpoint knows; later ones are cut off and made again."""
+    def load_state_dict(self, state: dict) -> None:
+        """Continue after the rows that the checkpoint knows; cut off and recompute later ones."""
+        self.start()
         self.log_headers, self.first_row = list(state["headers"]), state["first_row"]
         self.start_time = time.time() - state["elapsed"]
-        if self.output_file is not None:
-            if os.fstat(self.output_file.fileno()).st_size < state["table_bytes"]:
-                raise UserError(
-                    f"{self.output_file.name} is shorter than when the checkpoint was written. "
-                    f"Put the whole file back. {START_OVER}"
-                )
-            self.output_file.truncate(state["table_bytes"])
-            self._read_rows()
-            self.output_file.seek(state["table_bytes"])
-
-    def _read_rows(self):
-        """Count the rows of the table, and write them to the trackers, which may lack them."""
-        self.output_file.seek(0)
-        lines = self.output_file.read().decode(errors="replace").split("\n")
-        header, *rows = [line.split("\t") for line in lines if line] or [[]]
-        self.rows = len(rows)
-        if self.trackers:
-            for count, row in enumerate(rows, 1):
-                values = dict(zip(header, row))
-                log_row(self.trackers, values, count, self.start_time, self.backend)
+        if self.output_file is None:
+            return
+        table = cut_table(self.output_file, state["table_bytes"])
+        self.rows = table.rows
+        if self.trackers:  # they may lack rows
+            for count, texts in enumerate(table.texts, 1):
+                row = dict(zip(table.names, texts, strict=True))
+                log_row(self.trackers, row, count, self.start_time, self.backend)
             call_all(self.trackers, "drop_stale", backend=self.backend)
 
 
 class EpochLogger(Logger):
     """A Logger that collects values during an epoch and writes their statistics.
 
-    Tensors are kept as they are and read when the epoch ends, so that noting a value
-    never waits for a device.
+    Tensors are kept as they are and read when the epoch ends, so that storing a value never waits
+    for a device.
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.epoch_dict = {}
+        self.epoch_dict: dict[str, list] = {}
 
-    def store(self, **values):
-        """Note values: numbers, arrays or tensors, whose elements all count alike.
+    def store(self, **values: Any) -> None:
+        """Store values: numbers, arrays or tensors, whose elements all count alike.
 
-        None is for what there was nothing to measure of; a NaN stops the run.
+        None stands for a value that could not be measured, and is skipped; a NaN stops the run.
         """
         for key, value in values.items():
             if value is None:
                 continue
             if getattr(value, "requires_grad", False):
-                value = value.detach()  # lets go of the graph it came from
+                value = value.detach()  # or its graph would stay in memory
             self.epoch_dict.setdefault(key, []).append(value)
 
-    def log_tabular(self, key, val=None, with_min_and_max=False, average_only=False):
-        """Note `val`, or else the statistics of all that was stored under `key` in this epoch.
+    def log_tabular(
+        self,
+        key: str,
+        val: Any = None,
+        with_min_and_max: bool = False,
+        average_only: bool = False,
+    ) -> None:
+        """Log `val`, or else the statistics of all that was stored under `key` in this epoch.
 
         with_min_and_max: also the greatest and the least value
         average_only: only the mean, under the name of the key itself
@@ -396,15 +358,19 @@ class EpochLogger(Logger):
             super().log_tabular("Max" + key, stats[3])
             super().log_tabular("Min" + key, stats[2])
 
-    def get_stats(self, key):
-        """Mean, standard deviation, least and greatest of what is stored under `key`."""
-        return mpi_statistics_scalar(_elements(self.epoch_dict.get(key, []), self.backend), True)
+    def get_stats(self, key: str, with_min_and_max: bool = False) -> tuple[float, ...]:
+        """Mean and standard deviation of what is stored under `key` in this epoch.
 
-    def dump_epoch(self, columns: str, **values):
+        with_min_and_max: also the least and the greatest value
+        """
+        values = _elements(self.epoch_dict.get(key, []), self.backend)
+        return mpi_statistics_scalar(values, with_min_and_max)
+
+    def dump_epoch(self, columns: str, **values: Any) -> None:
         """Log `columns` in order and write the row.
 
-        columns: names apart by blanks; X* stands for AverageX, StdX, MaxX, MinX
-        values: the columns that are not statistics; Time is known here
+        columns: names with spaces between them; X* stands for AverageX, StdX, MaxX, MinX
+        values: the columns that are not statistics; Time is added
         """
         values.setdefault("Time", time.time() - self.start_time)
         for column in columns.split():
@@ -415,7 +381,7 @@ class EpochLogger(Logger):
                 self.log_tabular(
                     column.rstrip("*"), with_min_and_max=spread, average_only=not spread
                 )
-        self.epoch_dict.clear()  # what no column asks for must not pile up
+        self.epoch_dict.clear()  # what no column asks for must not fill the memory
         self.dump_tabular()
 
 

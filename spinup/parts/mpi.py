@@ -1,7 +1,7 @@
 """Several processes that train one policy together, under MPI.
 
 A process belongs to a job only if an MPI launcher started it (`mpiexec`, or our own `mpi_fork`).
-Everywhere else each function below answers as for a job of one, and MPI is not even imported.
+Otherwise each function below acts as for a job of one process, and MPI is not imported.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from spinup.parts.errors import UserError
 from spinup.parts.imports import OURS, SAFE_PATH
 from spinup.parts.plain_text import paragraph
 
-# Set by the launchers we know: MPICH and its kin, PMIx, Open MPI.
+# Set by the launchers: MPICH and those derived from it, PMIx, Open MPI.
 LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 FORKED = "SPINUP_FORKED"  # set in processes that mpi_fork has started
 # The threads that each process may have, where runs side by side share the cores.
@@ -54,7 +54,7 @@ def _world():
 
 
 def _abort_job(kind, error, trace):
-    """A failing process takes the others along: they would wait for it forever."""
+    """A failing process ends the others too: they would wait for it forever."""
     traceback.print_exception(kind, error, trace)
     abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
 
@@ -62,7 +62,7 @@ def _abort_job(kind, error, trace):
 def abort(code: int, message: str = "", agreed: bool = False) -> NoReturn:
     """End every process of the job with `code`, saying why.
 
-    agreed: all processes do so; then the first one speaks, and each ends by itself
+    agreed: all processes do so; then only the first one prints, and each ends by itself
     """
     if not agreed:
         time.sleep(0.5 * (proc_id() > 0))  # the first process may be about to say the same
@@ -92,7 +92,7 @@ def flush_output() -> OSError | None:
 def on_first_process(work: Callable[[], Any]) -> Any:
     """What `work()` gives in the first process, in all of them; what it raises, too.
 
-    Else the others would wait for a process that has given up.
+    If the first process raised alone, the others would wait for it forever.
     """
     result, error = None, None
     if proc_id() == 0:
@@ -125,7 +125,7 @@ def mpi_fork(n: int, bind_to_core: bool = False, handed_over: str = "") -> None:
     Returns at once where there is nothing to do: for one process, and inside the processes
     it has started itself or that the user has started with mpiexec.
 
-    handed_over: a text that the processes find in the environment variable FORKED
+    handed_over: a string that the processes find in the environment variable FORKED
     """
     if n <= 1 or under_launcher():
         return
@@ -204,7 +204,7 @@ def broadcast(x: np.ndarray, root: int = 0) -> None:
 
 
 def broadcast_object(value: Any, root: int = 0) -> Any:
-    """The plain value (a number, a text, a dict of them) that `root` has, in every process."""
+    """The plain value (a number, a string, a dict of them) that `root` has, in every process."""
     return value if _world() is None else _world().bcast(value, root=root)
 
 

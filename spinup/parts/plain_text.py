@@ -1,4 +1,4 @@
-"""Texts that others wrote, made harmless: for terminals, spreadsheets, Markdown and plots.
+"""Makes strings of others harmless: for terminals, spreadsheets, Markdown and plots.
 
 The names, settings and tables of a run folder may come from anywhere. A terminal obeys escape
 sequences, a spreadsheet formulas, Markdown tags, and Matplotlib typesets what is between dollars.
@@ -13,15 +13,15 @@ _COLORS = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
 def printable(text: object, keep: str = "") -> str:
-    """A text whose every character is shown and none obeyed: no escape, no change of direction.
+    """A string whose every character is shown and none obeyed: no escape, no change of direction.
 
-    keep: characters to leave as they are all the same, such as the ends of lines
+    keep: characters to leave as they are, such as the ends of lines
     """
     return "".join(c if c.isprintable() or c in keep else UNPRINTABLE for c in str(text))
 
 
 def paragraph(text: object) -> str:
-    """The same of a text of several lines."""
+    """The same for a string of several lines."""
     return printable(text, keep="\n")
 
 
@@ -31,12 +31,12 @@ def without_colors(text: str) -> str:
 
 
 def say(text: object = "", **to: Any) -> None:
-    """Print a text that has something of a run folder in it, if only the folder's name."""
+    """Print a string that may hold parts of a run folder, such as its name."""
     print(paragraph(text), **to, flush=True)
 
 
 def csv_cell(value: Any) -> Any:
-    """A value for a CSV file: a text that a spreadsheet would compute begins with a quote."""
+    """A value for a CSV file; a quote before a string keeps a spreadsheet from computing it."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -44,12 +44,12 @@ def csv_cell(value: Any) -> Any:
 
 
 def markdown_cell(text: object) -> str:
-    """A text for Markdown, which would take it for a link, a tag or the end of a cell."""
+    """A string for Markdown, escaped: no link, no tag, no end of a cell."""
     text = re.sub(r"([\\|`\[\]])", r"\\\1", printable(text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def plot_label(text: object) -> str:
-    """A text for Matplotlib, which would typeset what is between dollars and hide a leading _."""
+    """A string for Matplotlib, which would typeset what is between dollars and hide a leading _."""
     text = printable(text).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

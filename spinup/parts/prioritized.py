@@ -1,9 +1,9 @@
-"""Which rows of a buffer to draw more often: priorities, and the tree that draws by them."""
+"""Prioritized replay: the priorities of rows, and the sum tree that samples rows by them."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-EPSILON = 1e-6  # so that a row whose value was right can still be drawn again
+EPSILON = 1e-6  # so that a row whose TD error was 0 can still be sampled again
 
 
 class SumTree:
@@ -11,9 +11,9 @@ class SumTree:
 
     Node k has the children 2k and 2k + 1; the root is node 1. Adding up what has changed, or
     finding where a running sum is reached, takes as many steps as the tree has levels, each for a
-    whole batch at once. A sum is always made anew of the two below, never corrected by a
-    difference: so it depends on the leaves alone, and a tree made of saved leaves is the same to
-    the last bit.
+    whole batch at once. A sum is always computed from the two below, never corrected by a
+    difference: it depends on the leaves alone, and a tree made of saved leaves is the same to the
+    last bit.
     """
 
     def __init__(self, size: int):
@@ -63,26 +63,26 @@ class SumTree:
 
 
 class Priorities:
-    """How likely each row of a ring is drawn: in proportion to the size of its error, to a power.
+    """How often each row of a ring is sampled: in proportion to a power of its TD error.
 
-    After Schaul and others, 2016, the proportional variant.
+    This is the proportional variant of Schaul and others, 2016.
     """
 
     def __init__(self, size: int, exponent: float):
         """Begin without rows.
 
-        exponent: 0 draws all rows alike, 1 in full proportion to their errors
+        exponent: 0 samples all rows equally often, 1 in full proportion to their TD errors
         """
         self.tree, self.exponent = SumTree(size), exponent
-        self.filled, self.max_priority = 0, 1.0  # greatest: of all priorities so far
+        self.filled, self.max_priority = 0, 1.0  # the largest of all priorities so far
 
     def add(self, rows: np.ndarray, filled: int) -> None:
-        """Note new rows; until their errors are known they count as the greatest ever did."""
+        """Add rows; until their TD errors are known they have the largest priority so far."""
         self.tree.set(rows, self.max_priority)
         self.filled = filled
 
     def update(self, rows: np.ndarray, errors: np.ndarray) -> None:
-        """Note how large the errors of some rows were when they were last learned from."""
+        """Set priorities by how large the TD errors of some rows were in the last update."""
         # Rounded to the four bytes in which they are saved.
         new = ((errors + EPSILON) ** self.exponent).astype(np.float32)
         self.tree.set(rows, new)
@@ -96,8 +96,9 @@ class Priorities:
 
     def state_dict(self) -> dict:
         leaves = self.tree.get(slice(self.filled)).astype(np.float32)
-        return dict(leaves=leaves, greatest=self.max_priority)
+        return dict(leaves=leaves, max_priority=self.max_priority)
 
     def load_state_dict(self, state: dict) -> None:
-        self.filled, self.max_priority = len(state["leaves"]), state["greatest"]
+        self.filled = len(state["leaves"])
+        self.max_priority = state["max_priority"] if "max_priority" in state else state["greatest"]
         self.tree.set(np.arange(self.filled), state["leaves"])

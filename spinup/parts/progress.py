@@ -1,10 +1,11 @@
-"""progress.txt, the table of a run: one row per epoch."""
+"""progress.txt, the table of a run: one row per epoch; how it is read and how it is written."""
 
 import contextlib
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
+from spinup.parts.errors import START_OVER, UserError
 from spinup.parts.run_folder import read_text
 
 PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a run has
@@ -24,7 +25,7 @@ NO_TABLE = Table(0, {}, None, [], [])
 
 
 def read_table(path: Path) -> Table:
-    """Look at the end of a progress.txt, which may be missing, empty or cut off."""
+    """Read a progress.txt, which may be missing, empty or cut off."""
     if not os.path.lexists(path):
         return NO_TABLE
     *lines, cut = read_text(path).split("\n")
@@ -37,3 +38,44 @@ def read_table(path: Path) -> Table:
     problem = f"{path} ends in the middle of a line." if cut else None
     problem = problem if rows or cut else f"{path} holds no epoch."
     return Table(len(rows), last, problem, names, rows)
+
+
+def open_table(path: Path, keep: bool) -> BinaryIO:
+    """Open a table for writing, unbuffered, so that a row is written whole or not at all.
+
+    keep: leave the rows that it has
+    """
+    return open(path, "rb+" if keep and path.exists() else "wb+", buffering=0)
+
+
+def append_rows(table: BinaryIO, rows: list[list]) -> None:
+    """Add rows to a table; if the disk has no room for all of them, none of them stays."""
+    text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    data, end = text.encode(errors="backslashreplace"), table.tell()
+    try:
+        while data:
+            data = data[table.write(data) :]
+    except OSError as error:
+        table.truncate(end)
+        raise UserError(
+            f"{table.name} cannot be written ({error.strerror}). The epochs before this one are "
+            "saved. Make room, then resume the run."
+        )
+
+
+def sync_table(table: BinaryIO) -> int:
+    """Make sure that a table is on the disk; gives its size in bytes."""
+    os.fsync(table.fileno())
+    return table.tell()
+
+
+def cut_table(table: BinaryIO, size: int) -> Table:
+    """Cut a table off after `size` bytes, to continue there; gives the rows that are left."""
+    if os.fstat(table.fileno()).st_size < size:
+        raise UserError(
+            f"{table.name} is shorter than when the checkpoint was written. "
+            f"Put the whole file back. {START_OVER}"
+        )
+    table.truncate(size)
+    table.seek(size)
+    return read_table(Path(table.name))

@@ -10,9 +10,9 @@ from spinup.parts.plain_text import say
 
 
 def report_errors(work: Callable[[], object]) -> None:
-    """Do `work`; a mistake the user can mend is told in a sentence, with exit code 2.
+    """Call `work`; a mistake of the user ends the program with a sentence and exit code 2.
 
-    A run that diverged is told in a sentence, too, with exit code 1.
+    A run that diverged ends it with a sentence and exit code 1.
     """
     listen_for_interrupts()
     for stream in (sys.stdout, sys.stderr):
@@ -20,7 +20,7 @@ def report_errors(work: Callable[[], object]) -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         with explain_memory({}):
-            _news(work)
+            _say_when_finished(work)
         _show_output()
     except UserError as error:
         abort(2, f"spinup: {error}")
@@ -41,16 +41,16 @@ def report_errors(work: Callable[[], object]) -> None:
         raise
 
 
-def _news(work):
+def _say_when_finished(work):
     try:
         work()
-    except Finished as news:
+    except Finished as finished:
         if proc_id() == 0:
-            say(news)
+            say(finished)
 
 
 def _show_output():
-    """Write out what was printed, now rather than when Python ends; what fails ends us."""
+    """Flush the output now, not when Python ends; if that fails, end with an error."""
     error = flush_output()
     if isinstance(error, BrokenPipeError):
         abort(1)

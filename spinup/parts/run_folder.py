@@ -16,23 +16,32 @@ from spinup.parts.earlier_configs import in_todays_units
 from spinup.parts.errors import START_OVER, UserError, damaged, shown
 from spinup.parts.jsonio import json_bytes, read_json, read_json_and_bytes, regular_file, write_json
 
-JOB_FILE = "job.json"  # what a grid notes of a run: its settings, and how it ended
+JOB_FILE = "job.json"  # what a grid writes about a run: its settings, and how it ended
 DIVERGED_FILE = "diverged.json"  # in a run folder: what was not finite, and when
-OLDER_RUNS = "older_runs"  # where a script that writes into a used folder finds what was there
+OLDER_RUNS = "older_runs"  # where the files of a run go when a new one uses its folder
 LARGEST_INTEGER = 2**53
-# The types that others count on, by key; where null stands, the key is taken as missing.
+# The types of the values that the library uses, by key; null counts as a missing key.
 ENVIRONMENT = dict(id=str, made_by=str, kwargs=dict, wrappers=list, max_episode_steps=int)
 CONFIG = dict(
-    algorithm=str, exp_name=str, env_name=str, seed=int, epochs=int, num_procs=int, ac_kwargs=dict,
-    environment=ENVIRONMENT, env_fn=dict(env_name=str, env_kwargs=dict), actor_critic=str,
-    logger_kwargs=dict, spaces=dict(observation=str, action=str),
-)  # fmt: skip
+    algorithm=str,
+    exp_name=str,
+    env_name=str,
+    seed=int,
+    epochs=int,
+    num_procs=int,
+    ac_kwargs=dict,
+    environment=ENVIRONMENT,
+    env_fn=dict(env_name=str, env_kwargs=dict),
+    actor_critic=str,
+    logger_kwargs=dict,
+    spaces=dict(observation=str, action=str),
+)
 JOB = CONFIG | dict(job=dict(state=str, function=str))
 KINDS = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
 
 
 def real_path(path: Path | str) -> Path:
-    """Where a path leads in the end; of links in a circle, which `Path.resolve` refuses, too."""
+    """The path without links; unlike `Path.resolve` it accepts links that form a circle."""
     return Path(os.path.realpath(path))
 
 
@@ -45,10 +54,10 @@ def read_text(path: Path | str) -> str:
 
 
 def read_config(folder: Path | str) -> dict:
-    """What a run's config.json holds, every value that others count on of its type.
+    """A run's config.json, with every value that the library uses checked for its type.
 
-    A script may have written a config.json of its own: of that, what has another meaning is left
-    out. In one that names an algorithm of ours it is damage.
+    A value of another type is damage in the config.json of one of our algorithms; in one that a
+    script has written it has a meaning of its own, and is left out.
     """
     path = Path(folder) / "config.json"
     config = in_todays_units(read_json(path))
@@ -56,7 +65,7 @@ def read_config(folder: Path | str) -> dict:
 
 
 def read_job(folder: Path | str) -> dict:
-    """What a grid noted of a run in job.json, settings of any function; {} where it has none."""
+    """What a grid wrote to job.json: settings of any function, and how it ended; {} without one."""
     path = Path(folder) / JOB_FILE
     noted = read_json(path) if os.path.lexists(path) else {}
     _typed(path, noted, dict(job=JOB["job"], num_procs=int), strict=True)
@@ -95,7 +104,7 @@ def _is_wrapper(saved) -> bool:
 
 
 def find_runs(folders: Iterable[Path | str]) -> list[Path]:
-    """The folders of runs in these and below, in order; runs that were put aside are left out."""
+    """The folders of runs in these and below, in order, without those in `older_runs`."""
     found = []
     for given in folders:
         if not os.path.isdir(given):
@@ -108,7 +117,7 @@ def find_runs(folders: Iterable[Path | str]) -> list[Path]:
 
 
 def require_run(folder: Path | str, command: str) -> Path:
-    """The folder, if it is that of a run; else a sentence that names the runs below it."""
+    """The folder, if it is that of a run; otherwise a UserError names the runs below it."""
     if not os.path.isdir(folder):
         raise UserError(f"There is no folder {folder}. {command} needs the folder of a run.")
     inside = ("config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save", JOB_FILE)
@@ -124,7 +133,7 @@ def require_run(folder: Path | str, command: str) -> Path:
 
 def how_to_resume(folder: Path | str) -> str:
     """A sentence on how a user continues the run in a folder."""
-    return f"Go on with: {resume_command(folder)} (in a script: resume=True)"
+    return f"Resume with: {resume_command(folder)} (in a script: resume=True)"
 
 
 def resume_command(folder: Path | str) -> str:
@@ -142,9 +151,17 @@ EVENTS = "events.out.tfevents.*.spinup"  # files of the trackers that are ours, 
 WANDB_RUNS = "wandb/*run-*-spinup*"
 TRACKER_FILES = (EVENTS, WANDB_RUNS)
 RUN_FILES = (
-    "config.json", "progress.txt", "pyt_save", "checkpoint", "tf1_save*", "vars*.pt",
-    "job.json", "output.txt", DIVERGED_FILE, *TRACKER_FILES,
-)  # fmt: skip
+    "config.json",
+    "progress.txt",
+    "pyt_save",
+    "checkpoint",
+    "tf1_save*",
+    "vars*.pt",
+    "job.json",
+    "output.txt",
+    DIVERGED_FILE,
+    *TRACKER_FILES,
+)
 
 
 def cannot_write(folder: Path | str, error: OSError) -> UserError:
@@ -155,8 +172,43 @@ def cannot_write(folder: Path | str, error: OSError) -> UserError:
 
 
 def run_files(folder: Path | str, *more: str) -> list[Path]:
-    """What of a folder belongs to its run, and not to the user."""
+    """The files in a run folder that belong to the run, not to the user."""
     return sorted({path for name in (*RUN_FILES, *more) for path in Path(folder).glob(name)})
+
+
+def older_run(folder: Path | str, table: str) -> list[Path]:
+    """The files of an older run that a new one in the same folder must not overwrite.
+
+    Of a run that never completed an epoch these are only its models.
+
+    table: the name of the file that holds the rows
+    """
+    folder = Path(folder)
+    files = run_files(folder, table)
+    if (folder / table).exists() and (folder / table).stat().st_size:
+        return files
+    return [path for path in files if "_save" in path.name or path.suffix == ".pt"]
+
+
+def move_older_run(folder: Path | str, table: str) -> Path | None:
+    """Make way for a new run: move an older run to `older_runs/1` or the next free number.
+
+    What a run left that never completed an epoch is deleted, except for its models. Gives the
+    folder that the older run is in now; None where there was none.
+    """
+    folder = Path(folder)
+    older, unfinished = older_run(folder, table), ("checkpoint", DIVERGED_FILE, *TRACKER_FILES)
+    left = {path for name in unfinished for path in folder.glob(name)}
+    remove_all(left.difference(older))
+    if not older:
+        return None
+    number = 1
+    while (aside := folder / OLDER_RUNS / str(number)).exists():
+        number += 1
+    aside.mkdir(parents=True)
+    for path in older:
+        shutil.move(path, aside / path.name)
+    return aside
 
 
 def refuse_links(folder: Path | str, *more: str) -> None:
@@ -168,7 +220,7 @@ def refuse_links(folder: Path | str, *more: str) -> None:
     for path in sorted(Path(folder).iterdir()):
         if not any(fnmatch(path.name, name) for name in names):
             continue
-        # Weights & Biases makes links of its own, and what was put aside is not written to.
+        # Weights & Biases makes links of its own, and nothing is written to older runs.
         ours = path.is_dir() and not path.is_symlink() and path.name not in ("wandb", OLDER_RUNS)
         below = path.rglob("*") if ours else ()
         for found in (path, *below):
@@ -199,7 +251,7 @@ def read_latest(run_folder: Path | str) -> dict | None:
 
 
 def _read_latest(run_folder) -> dict | None:
-    """The same with the checksum of each process's file; None where the version before wrote it."""
+    """The same with the checksum of each process's file; None if an earlier version wrote it."""
     path = Path(run_folder) / "checkpoint" / "latest"
     if not os.path.lexists(path):
         return None

@@ -1,8 +1,8 @@
 """The lock of a run folder: only one process at a time trains in it.
 
 It is an flock on the file `.lock`, which the system frees at once when its process is killed.
-The library filelock frees it as fast, but cannot be asked about another process's lock without
-taking it: two `spinup ls` at the same time would each report the other as a running run.
+The library filelock frees its FileLock as fast, but that lock cannot be asked about another process
+without being taken: two `spinup ls` at the same time would each report the other as a running run.
 """
 
 import os
@@ -23,9 +23,7 @@ except ImportError:  # Windows has no such locks
 
 LOCK_FILE = ".lock"
 TIMEOUT = 5  # seconds; a process that was killed a moment ago may still be ending
-_locks: dict[
-    Path, TextIO
-] = {}  # the open lock files of the run folders that this process has locked
+_locks: dict[Path, TextIO] = {}  # open lock files, by the run folder that this process has locked
 
 
 def lock(run_folder: Path | str) -> None:

@@ -1,4 +1,4 @@
-"""The status of a run, by the files in its folder alone."""
+"""The status of a run, from the files in its folder alone."""
 
 import os
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from spinup.parts.run_lock import is_locked
 
 @dataclass
 class RunStatus:
-    """The status of one run; None is what its files do not tell."""
+    """The status of one run; None stands for what its files do not say."""
 
     state: str  # running, finished, stopped, failed, diverged, or original: by that library
     algorithm: str | None
@@ -30,10 +30,10 @@ class RunStatus:
 
 @dataclass
 class _Files:
-    """What the files of a run folder hold; empty where a file is missing or cannot be read."""
+    """The contents of the files in a run folder; empty if a file is missing or unreadable."""
 
     config: dict
-    job: dict  # job.json, what a grid noted of the run
+    job: dict  # job.json, what a grid wrote about the run
     latest: dict  # which checkpoint is the newest
     table: Table
     problems: list[str]  # a sentence for each file that cannot be read
@@ -54,7 +54,7 @@ class _Files:
 
     @property
     def note(self) -> dict:
-        """What the grid noted of how the run ended."""
+        """What the grid wrote about how the run ended."""
         return self.job.get("job") or {}
 
 

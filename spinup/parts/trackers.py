@@ -1,7 +1,7 @@
-"""Where a run's table can be shown besides progress.txt: TensorBoard, and Weights & Biases.
+"""Trackers show the table of a run besides progress.txt: TensorBoard, and Weights & Biases.
 
-A run that resumes writes them anew from its table. So they hold every row once, at whatever
-instant it was killed, and also the rows of a time when nobody had asked for them.
+A run that resumes writes all rows of its table to them again. So they hold every row once, at
+whatever instant it was killed, and also rows from before the user asked for a tracker.
 """
 
 import json
@@ -21,11 +21,11 @@ from spinup.parts.run_folder import EVENTS, WANDB_RUNS
 from spinup.parts.seeds import preserve_rng
 
 NO_SETTINGS = ("environment", "logger_kwargs", "spaces", "versions")  # of config.json
-PATIENCE = 30  # seconds to wait for a server
+TIMEOUT = 30  # seconds to wait for a server
 
 
 def require(**wanted: bool) -> None:
-    """Say what to install, if a diary that is wanted (by its package's name) is not there."""
+    """Say what to install, if the package of a tracker that the user asks for is missing."""
     with preserve_rng():
         for package in (name for name, on in wanted.items() if on):
             try:
@@ -38,7 +38,12 @@ def require(**wanted: bool) -> None:
 
 
 class TensorBoard:
-    """Rows as scalars in an event file, which `tensorboard --logdir` shows."""
+    """Rows as scalars in an event file, which `tensorboard --logdir` shows.
+
+    TensorBoard's own writers (`EventFileWriter`, under `tensorboard.summary.Writer` and PyTorch's
+    `SummaryWriter`) load TensorFlow where it is installed, write from a thread, and name files by
+    the second: two starts within one would be read in the wrong order. Its RecordWriter does not.
+    """
 
     def __init__(self, folder: Path):
         from tensorboard.compat.proto.event_pb2 import SessionLog
@@ -49,7 +54,9 @@ class TensorBoard:
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}.spinup"
         self.writer = RecordWriter(open(folder / name, "xb"))
         self._event(file_version="brain.Event:2")
-        self._event(session_log=SessionLog(status=SessionLog.START), step=0)  # older rows are void
+        self._event(
+            session_log=SessionLog(status=SessionLog.START), step=0
+        )  # TensorBoard drops older rows
 
     def _event(self, wall_time=None, **content):
         from tensorboard.compat.proto.event_pb2 import Event
@@ -70,7 +77,7 @@ class TensorBoard:
         self._event(when, step=step, summary=Summary(value=values))
 
     def drop_stale(self) -> None:
-        """Throw away what was written before the run resumed."""
+        """Delete what was written before the run resumed."""
         for path in self.older:
             path.unlink(missing_ok=True)
 
@@ -79,7 +86,7 @@ class TensorBoard:
 
 
 def _flat(config, prefix=""):
-    """Settings one by one, `ac_kwargs:hidden_sizes` and so on, each a number, truth or text."""
+    """Settings one by one, `ac_kwargs:hidden_sizes` and so on: numbers, booleans and strings."""
     for key, value in config.items():
         if not prefix and key in NO_SETTINGS:
             continue
@@ -91,9 +98,9 @@ def _flat(config, prefix=""):
 
 
 class WandB:
-    """Rows and settings for Weights & Biases; in files to be sent later, where it is not reached.
+    """Rows and settings for Weights & Biases; kept in files for later where it is not reached.
 
-    Its own run is never the script's: a script that calls wandb.init itself is not disturbed.
+    This run is separate from any that the script starts itself with wandb.init.
     """
 
     def __init__(self, folder: Path, exp_name: str | None):
@@ -104,7 +111,7 @@ class WandB:
         if "WANDB_PROJECT" not in os.environ:
             about["project"] = "spinup"
         self.run = _start_wandb(_wandb_mode(), about)
-        self.next_step = self.run.step  # of a run that goes on at the server, after its last row
+        self.next_step = self.run.step  # after the last row of a run that the server knows already
 
     def settings(self, config: dict) -> None:
         self.run.config.update(config, allow_val_change=True)
@@ -114,7 +121,7 @@ class WandB:
             self.run.log(numbers | dict(_timestamp=when), step=step, commit=True)
 
     def drop_stale(self) -> None:
-        """Throw away what was written before the run resumed, if the new file has it all."""
+        """Delete what was written before the run resumed, if the new file has all of it."""
         if self.run.offline:
             for path in self.older:
                 shutil.rmtree(path, ignore_errors=True)
@@ -124,7 +131,7 @@ class WandB:
 
 
 def _wandb_mode() -> str:
-    """What WANDB_MODE says; without a word, offline where there is no account."""
+    """What WANDB_MODE says; if it is not set, offline where there is no account."""
     import wandb
 
     asked = os.environ.get("WANDB_MODE")
@@ -146,7 +153,7 @@ def stays_here() -> bool:
 
 
 def _set_aside(path):
-    """Another name for what is kept offline, lest a run begun in the same second writes into it."""
+    """Rename what is kept offline, or a run that starts in the same second would write into it."""
     aside = path.with_name("former-" + path.name.partition("-")[2])
     if path != aside:
         shutil.rmtree(aside, ignore_errors=True)
@@ -162,7 +169,7 @@ def _start_wandb(mode, about):
     import wandb
 
     options = dict(console="off", silent=True, symlink=False, disable_git=True, save_code=False)
-    settings = wandb.Settings(**options, init_timeout=PATIENCE)
+    settings = wandb.Settings(**options, init_timeout=TIMEOUT)
     resume = None if mode in ("offline", "dryrun", "disabled") else "allow"
     before = set(about["dir"].glob(WANDB_RUNS))
     try:
@@ -174,7 +181,7 @@ def _start_wandb(mode, about):
             )
         print(f"Weights & Biases cannot be reached ({error}); the run is kept offline for it.")
     for path in set(about["dir"].glob(WANDB_RUNS)) - before:
-        shutil.rmtree(path, ignore_errors=True)  # of the attempt, whose id is used up by it
+        shutil.rmtree(path, ignore_errors=True)  # left by the attempt; its id cannot be used again
     return wandb.init(**about | dict(id=_new_id()), mode="offline", settings=settings)
 
 
@@ -196,33 +203,33 @@ def open_trackers(
 
 
 def log_row(
-    trackers: list, row: dict, count: int, began: float, backend: Backend | None = None
+    trackers: list, row: dict, count: int, start_time: float, backend: Backend | None = None
 ) -> None:
     """Write a row to each tracker.
 
-    row: a value for each column, which may be a text of the table
-    count: how many rows there are with this one, its place where no column says the steps
-    began: when the run would have begun, had it never been stopped
+    row: a value for each column, which may be a string of the table
+    count: how many rows there are with this one; its step where no column gives the steps
+    start_time: when the run would have started, had it never been stopped
     """
     numbers = {key: x for key, value in row.items() if (x := _number(value)) is not None}
     places = (numbers.get(key, math.nan) for key in ("TotalEnvInteracts", "Epoch"))
     step = next((int(place) for place in places if math.isfinite(place)), count)
-    when = began + numbers["Time"] if "Time" in numbers else time.time()
+    when = start_time + numbers["Time"] if "Time" in numbers else time.time()
     call_all(trackers, "row", step, numbers, when, backend=backend)
 
 
 def call_all(trackers: list, method: str, *arguments: Any, backend: Backend | None = None) -> None:
     """Call a method of every tracker; one that fails gets no more calls, and the run continues.
 
-    Nothing is lost by that: when the run resumes, the tracker is written again from the table.
+    Nothing is lost: when the run resumes, the tracker gets all rows of the table again.
 
-    backend: whose random generator is to stay as it is
+    backend: the framework whose random generator must not change
     """
     with preserve_rng(backend):
         for tracker in list(trackers):
             try:
                 getattr(tracker, method)(*arguments)
-            except Exception as error:  # whatever other people's code runs into
+            except Exception as error:  # whatever a package of others may raise
                 trackers.remove(tracker)
                 print(f"{type(tracker).__name__} gets no more rows of this run ({error!r}).")
 
@@ -230,5 +237,5 @@ def call_all(trackers: list, method: str, *arguments: Any, backend: Backend | No
 def _number(value):
     try:
         return float(value)
-    except (TypeError, ValueError, RuntimeError):  # a text, or a whole array
+    except (TypeError, ValueError, RuntimeError):  # a string, or an array
         return None

@@ -184,12 +184,13 @@ def _own_class(name: str) -> type[nn.Module] | None:
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None
 
 
-def save_variables(folder: Path, variables: dict | None, itr: int | None = None) -> None:
+def save_variables(folder: Path, variables: dict | None, itr: int | None = None) -> list[str]:
     """Save what a script hands to `save_state` besides its model, if it can be read back safely.
 
-    Environments are left out: config.json says how to make them.
+    Gives the names of what is left out, such as an environment, with their types.
     """
     kept: dict[str, Any] = {}
+    left_out: list[str] = []
     for key, value in (variables or {}).items():
         if isinstance(value, np.ndarray) and value.dtype != object:
             kept[key] = torch.from_numpy(value.copy())
@@ -197,12 +198,11 @@ def save_variables(folder: Path, variables: dict | None, itr: int | None = None)
             kept[key] = value
         elif isinstance(value, (nn.Module, torch.optim.Optimizer)):
             kept[key] = value.state_dict()
-        elif not hasattr(value, "step"):
-            print(
-                f"save_state leaves out {key!r}: a {type(value).__name__} is no tensor or number."
-            )
+        else:
+            left_out.append(f"{key!r} ({type(value).__name__})")
     if kept:
         save_tensors(folder / f"vars{'' if itr is None else itr}.pt", kept)
+    return left_out
 
 
 def policy_of(network: Any, deterministic: bool = False) -> Callable:

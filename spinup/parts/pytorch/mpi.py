@@ -1,4 +1,4 @@
-"""What processes that train together exchange: weights at the start, then gradients."""
+"""MPI with PyTorch: equal weights at the start, averaged gradients, threads per process."""
 
 import os
 
@@ -14,13 +14,13 @@ _all_threads = torch.get_num_threads()  # as many as PyTorch finds useful here
 
 
 def setup_pytorch_for_mpi(largest_product: int = WORTH_SHARING) -> None:
-    """Share the cores of a machine out to the processes on it, unless the user has done so.
+    """Divide the cores of a machine among the processes on it, unless the user has done so.
 
     largest_product: how many multiplications the largest matrix product of a training has; for a
         small one, a second thread costs more than it brings
     """
     if "OPENBLAS_NUM_THREADS" not in os.environ:
-        # NumPy does what is small here; threads of its own would only get in PyTorch's way.
+        # NumPy has only small arrays here; its threads would slow PyTorch's down.
         ThreadpoolController().select(internal_api="openblas").limit(limits=1)
     if THREADS in os.environ:
         share = int(os.environ[THREADS])
