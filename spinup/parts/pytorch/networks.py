@@ -272,6 +272,13 @@ class ActionRange(nn.Module):
             # Not saved with the weights: they are the environment's, not learned.
             self.register_buffer(name, torch.tensor(number.astype(np.float32)), persistent=False)
 
+    @property
+    def act_limit(self) -> float | torch.Tensor:
+        """Half the width of the bounds: one number if they are ±act_limit in every dimension."""
+        limit = self.scale.flatten()
+        same = bool((self.center == 0).all() and (limit == limit[0]).all())
+        return limit[0].item() if same else self.scale
+
     def forward(self, unit):
         return torch.addcmul(self.center, self.scale, unit)
 
@@ -309,6 +316,10 @@ class MLPActor(nn.Module):
         self.pi = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation)
         self.range = ActionRange(act_limit, act_center)
 
+    @property
+    def act_limit(self) -> float | torch.Tensor:
+        return self.range.act_limit
+
     def forward(self, obs):
         return self.range(torch.tanh(self.pi(obs)))
 
@@ -332,6 +343,10 @@ class SquashedGaussianMLPActor(nn.Module):
         self.mu_layer = nn.Linear(hidden_sizes[-1], act_dim)
         self.log_std_layer = nn.Linear(hidden_sizes[-1], act_dim)
         self.range = ActionRange(act_limit, act_center)
+
+    @property
+    def act_limit(self) -> float | torch.Tensor:
+        return self.range.act_limit
 
     def forward(self, obs, deterministic=False, with_logprob=True):
         """Actions within the bounds and the log-probability of each (before it is scaled)."""
