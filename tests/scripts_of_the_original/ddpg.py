@@ -49,7 +49,7 @@ def ddpg(
     logger_kwargs,
     seed=0,
     steps_per_epoch=200,
-    epochs=3,
+    epochs=2,
     replay_size=int(1e4),
     gamma=0.9,
     polyak=0.98,

@@ -50,7 +50,7 @@ def td3(
     logger_kwargs,
     seed=0,
     steps_per_epoch=200,
-    epochs=3,
+    epochs=2,
     replay_size=int(1e4),
     gamma=0.9,
     polyak=0.98,
