@@ -57,7 +57,7 @@ def copied(tmp_path, monkeypatch):
 
 
 SCHEDULED = """        found = []
-        for number, batch in zip(numbers, batches):
+        for number, batch in zip(due, batches):
             learner.q_optimizer.param_groups[0]["lr"] = 1e-2 / (1 + number)
             found.append(update(learner, batch, **fixed))
         return found
@@ -191,15 +191,14 @@ def test_a_copy_run_as_a_file(tmp_path):
     assert told.returncode == 2 and "ExperimentGrid" in told.stderr
 
 
-BETAS = """    for epoch in checkpoint.epochs(epochs, resume):
-        if epoch == 0:
+LOOP = "        for t in logger.progress("
+BETAS = """        if epoch == 0:
             learner.q_optimizer.param_groups[0]["betas"] = (0.0, 0.9)
 """
 
 
 def test_settings_of_the_optimizer_are_kept_when_a_run_is_resumed(copied, tmp_path):
-    loop = "    for epoch in checkpoint.epochs(epochs, resume):\n"
-    own = copied("own_sac_betas", (loop, BETAS))
+    own = copied("own_sac_betas", (LOOP, BETAS + LOOP))
     whole = train(own, tmp_path / "whole", epochs=3)
     train(own, tmp_path / "stopped", epochs=1)
     assert same(whole, train(own, tmp_path / "stopped", epochs=3, resume=True))

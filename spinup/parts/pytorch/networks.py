@@ -318,6 +318,13 @@ class ActionRange(nn.Module):
             # Not saved with the weights: they are the environment's, not learned.
             self.register_buffer(name, torch.tensor(number.astype(np.float32)), persistent=False)
 
+    @property
+    def act_limit(self) -> float | Tensor:
+        """Half the width of the bounds: one number if they are ±act_limit in every dimension."""
+        limit = self.scale.flatten()
+        same = bool((self.center == 0).all() and (limit == limit[0]).all())
+        return limit[0].item() if same else self.scale
+
     def forward(self, unit: Tensor) -> Tensor:
         return torch.addcmul(self.center, self.scale, unit)
 
@@ -363,6 +370,10 @@ class MLPActor(nn.Module):
         self.pi = observation_mlp(obs_dim, [*hidden_sizes, act_dim], activation)
         self.range = ActionRange(act_limit, act_center)
 
+    @property
+    def act_limit(self) -> float | Tensor:
+        return self.range.act_limit
+
     def forward(self, obs: Tensor) -> Tensor:
         return self.range(torch.tanh(self.pi(obs)))
 
@@ -393,6 +404,10 @@ class SquashedGaussianMLPActor(nn.Module):
         self.mu_layer = nn.Linear(hidden_sizes[-1], act_dim)
         self.log_std_layer = nn.Linear(hidden_sizes[-1], act_dim)
         self.range = ActionRange(act_limit, act_center)
+
+    @property
+    def act_limit(self) -> float | Tensor:
+        return self.range.act_limit
 
     def forward(
         self, obs: Tensor, deterministic: bool = False, with_logprob: bool = True
