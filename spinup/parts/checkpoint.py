@@ -72,6 +72,7 @@ class Checkpoint:
         Ctrl-C is heard at the end of the epoch, when the checkpoint is whole;
         a second one stops at once, and the epoch is lost.
         """
+        epochs = int(epochs)  # 1e3 and NumPy's integers are allowed
         first = self.restore() if resume or auto_resumes(self.run_folder) else 0
         if first >= epochs and proc_id() == 0:
             say(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")

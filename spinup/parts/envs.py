@@ -70,6 +70,7 @@ class VectorEnv:
 
         apart_from: environments that are in use; `env_fn` must not give one of them again
         """
+        n = int(n)  # for it may be 2.0, or NumPy's
         self.envs = [standardize(env_fn()) for _ in range(n)]
         refuse_shared(self.envs, apart_from.envs if apart_from else ())
         first: Any = self.envs[0]
@@ -259,6 +260,7 @@ def _success(info) -> float | None:
 
 def evaluate(env: VectorEnv, policy: Callable, episodes: int) -> Iterator[Episode]:
     """Yield `episodes` whole episodes (`Episode`) of `policy` from fresh starts."""
+    episodes = int(episodes)
     if episodes:
         env.reset()
     while episodes > 0:

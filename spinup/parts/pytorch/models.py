@@ -23,6 +23,7 @@ from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.parts.pytorch.mpi import sync_params
 from spinup.parts.pytorch.tensors import to_tensor
+from spinup.parts.settings import as_python
 
 
 def build_network(actor_critic, observation_space, action_space, ac_kwargs=None, device="cpu"):
@@ -75,6 +76,7 @@ def _dotted_name(actor_critic):
 
 def layer_sizes(sizes):
     """The widths of hidden layers; one number means one layer."""
+    sizes = as_python(dict(sizes=sizes))["sizes"]  # of NumPy's arrays and integers
     sizes = [sizes] if isinstance(sizes, int) else sizes
     are_sizes = isinstance(sizes, (list, tuple)) and all(type(s) is int and s > 0 for s in sizes)
     if not are_sizes or not sizes:

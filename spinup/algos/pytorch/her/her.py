@@ -1,8 +1,7 @@
 """Hindsight Experience Replay: what was reached by mistake is learned from as if it was meant.
 
-Read downwards: the losses (of TD3, DDPG or DQN), the update made of them, the training loop around
-the update. What is new is the replay buffer, HindsightBuffer in parts/hindsight.py. Networks are in
-core.py, the settings of a run in config.json, the theory in README.md.
+Read downwards: the losses (of TD3, DDPG or DQN), the update made of them, the training loop.
+Replay buffer: parts/hindsight.py; networks: core.py; settings: config.json; theory: README.md.
 """
 
 from copy import deepcopy
@@ -17,7 +16,7 @@ from spinup.parts import run_setup
 from spinup.parts.buffers import Transitions
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import evaluate
-from spinup.parts.hindsight import HindsightBuffer, goal_layout
+from spinup.parts.hindsight import STRATEGIES, HindsightBuffer, goal_layout
 from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
@@ -25,6 +24,7 @@ from spinup.parts.pytorch.tensors import as_tensors, to_tensor
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Time
     SuccessRate TestSuccessRate"""
+LIMITS = dict(method=("auto", *core.RECIPES), strategy=STRATEGIES)
 
 
 @dataclass
@@ -125,7 +125,7 @@ def her(
     resume: go on from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds, schedule = run_setup.setup(settings, backend)
+    seeds, schedule = run_setup.setup(settings, backend, **LIMITS)
     env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     recipe = core.choose_recipe(method, env.action_space, device)
     ac_kwargs = dict(recipe.networks) | dict(ac_kwargs or {})
