@@ -293,6 +293,7 @@ class SegmentBuffer:
         size: how many steps to keep before the oldest segment is overwritten
         convert: turns a batch of arrays into what a backend wants
         """
+        num_envs = int(num_envs)
         if size < n_steps * num_envs:
             raise UserError(
                 f"replay_size is {size}, but one segment of every environment is already "
@@ -368,12 +369,12 @@ class GAEBuffer:
         kinds = dict(obs=(obs_dim, obs_dtype), act=(act_dim, act_dtype))
         kinds |= dict.fromkeys(("rew", "val", "logp", "adv", "ret"), ((), np.float32))
         for name, (shape, dtype) in kinds.items():
-            shape = combined_shape(num_envs, shape)
+            shape = combined_shape(int(num_envs), shape)
             each = math.prod(shape) * np.dtype(dtype).itemsize
             require_memory(size * each, f"steps_per_epoch of {shown(size * num_envs)}")
             setattr(self, f"{name}_buf", np.zeros(combined_shape(size, shape), dtype))
-        self.gamma, self.lam, self.max_size, self.num_envs = gamma, lam, size, num_envs
-        self.ptr, self.path_start = 0, [0] * num_envs
+        self.gamma, self.lam, self.max_size, self.num_envs = gamma, lam, size, int(num_envs)
+        self.ptr, self.path_start = 0, [0] * int(num_envs)
 
     def store(self, obs, act, rew, val, logp):
         """Remember one step of every environment."""

@@ -59,6 +59,7 @@ def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, *
     stats = line_search(ac, rollout, old_pi, step, delta, **search)
     for _ in range(train_v_iters):
         v_losses.append(minimize(learner.vf_optimizer, compute_loss_v, ac, rollout))
+    v_losses = v_losses or [compute_loss_v(ac, rollout).detach()]  # for no value steps
     return stats | dict(LossV=v_losses[0], DeltaLossV=v_losses[-1] - v_losses[0])
 
 

@@ -57,6 +57,7 @@ def update(learner, rollout, *, train_v_iters):
     gradient_step(learner.pi_optimizer, loss_pi)
     for _ in range(train_v_iters):
         v_losses.append(minimize(learner.vf_optimizer, compute_loss_v, learner.ac, rollout))
+    v_losses = v_losses or [compute_loss_v(learner.ac, rollout).detach()]  # for no value steps
     with torch.no_grad():  # again, to tell how far the step went
         new_loss_pi, stats = compute_loss_pi(learner.ac, rollout)
     return stats | dict(
