@@ -66,7 +66,8 @@ def test_equal_numbers_are_equal_settings_where_a_run_resumes(values, tmp_path):
     ("name", "value"),
     [
         ("epochs", np.float64(2.5)), ("epochs", 1e300), ("epochs", np.inf),
-        ("gamma", np.float32(2)), ("gamma", np.nan), ("seed", np.int64(-1)), ("steps_per_epoch", np.True_),
+        ("gamma", np.float32(2)), ("gamma", np.nan), ("seed", np.int64(-1)),
+        ("steps_per_epoch", np.True_),
         ("pi_lr", np.array([1.0, 2.0])), ("max_ep_len", -np.inf), ("train_v_iters", -1),
     ],
 )  # fmt: skip

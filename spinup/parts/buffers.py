@@ -216,7 +216,7 @@ class NStepReplayBuffer(ReplayBuffer):
         priority_exponent: how much more often to draw a row of large error; None: no more often
         """
         super().__init__(*args, **kwargs)
-        self.n_step, self.gamma, self.priorities = n_step, gamma, None
+        self.n_step, self.gamma, self.priorities = n_step, float(gamma), None
         self.one_step = np.asarray(gamma, np.float32)  # the discount of them all, where n_step is 1
         if priority_exponent is not None:
             self.priorities = Priorities(self.ring.max_size, priority_exponent)
@@ -373,7 +373,8 @@ class GAEBuffer:
             each = math.prod(shape) * np.dtype(dtype).itemsize
             require_memory(size * each, f"steps_per_epoch of {shown(size * num_envs)}")
             setattr(self, f"{name}_buf", np.zeros(combined_shape(size, shape), dtype))
-        self.gamma, self.lam, self.max_size, self.num_envs = gamma, lam, size, int(num_envs)
+        self.gamma, self.lam = float(gamma), float(lam)  # NumPy's float32 would round with them
+        self.max_size, self.num_envs = size, int(num_envs)
         self.ptr, self.path_start = 0, [0] * int(num_envs)
 
     def store(self, obs, act, rew, val, logp):
