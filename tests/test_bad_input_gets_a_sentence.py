@@ -80,7 +80,7 @@ WRONG = {
     "noise cut below zero": ("td3 --env Pendulum-v1 --noise_clip -1", "noise_clip must be a"),
     "no delay": ("td3 --env Pendulum-v1 --policy_delay 0", "policy_delay must be an integer"),
     "wrong argument for a game": ("dqn --env ALE/Pong-v5 --env_kwargs:wind 3", "env_kwargs"),
-    "pictures normalised": (
+    "images normalised": (
         "ppo --env ALE/Pong-v5 --ac_kwargs:normalize True", "scaled anyway; leave normalize away"
     ),
     "discrete algorithm, continuous actions": ("dqn --env Pendulum-v1", "use sac or ppo"),
@@ -258,7 +258,7 @@ def test_other_settings_for_the_same_folder_are_refused(folder, capsys):
     assert files(run_folder(folder)) == before
 
 
-def test_overwrite_starts_anew(folder, capsys):
+def test_overwrite_starts_over(folder, capsys):
     spinup("ppo", *QUICK.split())
     spinup("ppo", *QUICK.split(), "--gamma", 0.9, "--overwrite")
     assert json.loads((run_folder(folder) / "config.json").read_text())["gamma"] == 0.9
