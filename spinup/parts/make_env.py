@@ -187,7 +187,7 @@ def trust_env(saved: str, typed: str | None = None, command: str = "…") -> Non
     package, _ = split_env_name(saved)
     if typed is not None and saved != typed:
         raise UserError(
-            f"The run was trained on {saved}, and continues with that. Leave --env {typed} away, or "
+            f"The run was trained on {saved}, and continues with it. Leave --env {typed} out, or "
             f"type: {command} --env {shlex.quote(saved)}"
         )
     if saved == typed:
