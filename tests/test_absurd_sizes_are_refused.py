@@ -16,7 +16,7 @@ ABSURD = {
     f"ppo {CARTPOLE} --hid [100000,100000] [4]": "hidden_sizes [100000, 100000] asks for 320 GB",
     f"ppo {CARTPOLE} --hid {'9' * 400}": "hidden_sizes [999",
     f"ppo {CARTPOLE} --cpu 1000000000": "num_cpu 1000000000 asks for",
-    f"ppo {CARTPOLE} --num_envs 1000000000": "num_envs wants a whole number from 1 to 100000",
+    f"ppo {CARTPOLE} --num_envs 1000000000": "num_envs must be an integer from 1 to 100000",
     f"ppo {CARTPOLE} --epochs {'9' * 400}": "is too large to compute with",
     f"vpg {CARTPOLE} --pi_lr {'9' * 400}": "is too large to compute with",
     f"ppo {CARTPOLE} --device meta": "There is no device 'meta' here",

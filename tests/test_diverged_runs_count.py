@@ -135,7 +135,7 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize(
     "returns, losses, config, diverged",
     [
-        ([1, 2, 3, 4], [0.5, 0.5, NAN, NAN], {}, 2),  # went on as a policy of NaN
+        ([1, 2, 3, 4], [0.5, 0.5, NAN, NAN], {}, 2),  # continued as a policy of NaN
         ([1, 2, NAN, NAN], [0.5, 0.5, 0.5, NAN], {}, 3),
         ([1, 2, 3, 4], [0.5, INF, INF, INF], {}, 1),
         ([1, 2, 3, -INF], [0.5, 0.5, 0.5, 0.5], {}, 3),

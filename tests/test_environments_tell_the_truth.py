@@ -538,14 +538,14 @@ def test_an_env_fn_that_makes_no_environment_is_told_so():
         VectorEnv(lambda: "CartPole-v1")
 
 
-class FourValues(Counter):
+class ThreeValues(Counter):
     def step(self, action):
-        return super().step(action)[:4]
+        return super().step(action)[:3]
 
 
-def test_a_gymnasium_environment_with_the_old_step_gets_a_sentence():
-    with pytest.raises(UserError, match=r"FourValues.*obs, reward, terminated, truncated, info"):
-        VectorEnv(FourValues).step([0])
+def test_a_step_of_three_values_gets_a_sentence():
+    with pytest.raises(UserError, match=r"ThreeValues.*obs, reward, terminated, truncated, info"):
+        VectorEnv(ThreeValues).step([0])
 
 
 class OwnMistake(Counter):
@@ -674,24 +674,6 @@ def test_dqn_trains_on_an_environment_of_the_old_gym(tmp_path):
         batch_size=8, num_test_episodes=1, logger_kwargs=dict(output_dir=tmp_path),
     )  # fmt: skip
     assert any(not torch.equal(a, b) for a, b in zip(start, ac.parameters()))
-
-
-class OnlyObservation(gym.Env):
-    """One value from reset, with the right arguments."""
-
-    observation_space = Box(-1, 1, (2,))
-    action_space = Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2)
-
-    def step(self, action):
-        return np.zeros(2), 0.0, False, False, {}
-
-
-def test_a_reset_that_gives_only_an_observation_gets_a_sentence():
-    with pytest.raises(UserError, match=r"does not return \(obs, info\) from reset"):
-        VectorEnv(OnlyObservation)
 
 
 class FromGlobalStream(gym.Env):

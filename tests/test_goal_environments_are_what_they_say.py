@@ -127,12 +127,12 @@ def test_a_trained_agent_can_be_watched(env_id, tmp_path, capsys, monkeypatch):
     assert frames == (51 if "Reach" in env_id else 9)  # also after the last step
 
 
-def test_pictures_show_the_state_and_the_goal():
+def test_images_show_the_state_and_the_goal():
     for env_id in OWN:
         env = make_env(env_id, render_mode="rgb_array")
         env.reset(seed=0)
-        picture = env.render()
-        assert picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-        assert len(np.unique(picture.reshape(-1, 3), axis=0)) >= 3
+        image = env.render()
+        assert image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
+        assert len(np.unique(image.reshape(-1, 3), axis=0)) >= 3
         env.step(env.action_space.sample() if isinstance(env.action_space, gym.spaces.Box) else 0)
-        assert not np.array_equal(env.render(), picture)
+        assert not np.array_equal(env.render(), image)

@@ -195,11 +195,11 @@ def grid_with(*added):
         (lambda: grid_with(("gamma", 1)).run(ppo_pytorch), "add env_name or env_fn"),
         (lambda: grid_with(("gamma", [1, 2])).run(ppo_pytorch), "add env_name or env_fn"),
         (lambda: grid_with(("env_name", "CartPole-v1"), ("gamma", [1, 2])).run(ppo_pytorch),
-         "gamma wants a number from 0 to 1, not 2"),
+         "gamma must be a number from 0 to 1, not 2"),
         (lambda: grid_with(("env_name", ["CartPole-v1", "Cart-v1"])).run(print), "'Cart-v1'"),
-        (lambda: grid_with(("a", 1)).run(print, num_cpu=0), "num_cpu wants a whole number from 1"),
-        (lambda: grid_with(("a", 1)).run(print, jobs=0), "jobs wants a whole number from 1 up"),
-        (lambda: grid_with(("a", 1)).run(print, jobs="many"), "jobs wants a whole number"),
+        (lambda: grid_with(("a", 1)).run(print, num_cpu=0), "num_cpu must be an integer from 1"),
+        (lambda: grid_with(("a", 1)).run(print, jobs=0), "jobs must be an integer from 1 up"),
+        (lambda: grid_with(("a", 1)).run(print, jobs="many"), "jobs must be an integer"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_grid_is_told_before_anything_runs(

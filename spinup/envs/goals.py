@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-PAPER, INK, GOAL = (250, 248, 243), (52, 64, 88), (214, 84, 60)  # the colours of a picture
+PAPER, INK, GOAL = (250, 248, 243), (52, 64, 88), (214, 84, 60)  # the colours of a image
 
 
 class BitFlip(gym.Env):
@@ -56,9 +56,9 @@ class BitFlip(gym.Env):
         """The bits as they are above the bits as they should be."""
         rows = np.stack([self.bits, self.goal]).astype(bool)
         tiles = np.where(rows[..., None], [[INK], [GOAL]], PAPER)
-        picture = tiles.repeat(32, 0).repeat(32, 1).astype(np.uint8)
-        picture[::32] = picture[:, ::32] = 200
-        return picture
+        image = tiles.repeat(32, 0).repeat(32, 1).astype(np.uint8)
+        image[::32] = image[:, ::32] = 200
+        return image
 
 
 class Reach(gym.Env):
@@ -113,12 +113,12 @@ class Reach(gym.Env):
         """The arm, and a disc of the size of the tolerance where its tip should be."""
         ticks = np.linspace(-1.15, 1.15, size)
         pixels = np.stack(np.meshgrid(ticks, -ticks), -1)
-        picture = np.full((size, size, 3), PAPER, np.uint8)
-        picture[np.linalg.norm(pixels - self.goal, axis=-1) <= self.tolerance] = GOAL
+        image = np.full((size, size, 3), PAPER, np.uint8)
+        image[np.linalg.norm(pixels - self.goal, axis=-1) <= self.tolerance] = GOAL
         elbow, tip = self._joints(self.angles)
         for start, end in ((np.zeros(2), elbow), (elbow, tip)):
             link = end - start
             along = np.clip((pixels - start) @ link / (link @ link), 0, 1)
             nearest = start + along[..., None] * link
-            picture[np.linalg.norm(pixels - nearest, axis=-1) < 0.035] = INK
-        return picture
+            image[np.linalg.norm(pixels - nearest, axis=-1) < 0.035] = INK
+        return image

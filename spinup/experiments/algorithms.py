@@ -38,6 +38,11 @@ def backend_of(algorithm) -> Backend:
     return backend_named(algorithm_name(algorithm).rpartition("_")[2])
 
 
+def limits_of(algorithm) -> dict[str, tuple]:
+    """The limits of the settings that only this algorithm has: LIMITS in its file."""
+    return getattr(inspect.getmodule(algorithm), "LIMITS", {})
+
+
 def _defaults(thunk) -> dict:
     parameters = inspect.signature(thunk).parameters
     return {key: p.default for key, p in parameters.items() if p.default is not p.empty}

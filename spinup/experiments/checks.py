@@ -3,10 +3,12 @@
 import errno
 import inspect
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from spinup.experiments import flags
-from spinup.experiments.algorithms import backend_of, is_algorithm
+from spinup.experiments.algorithms import backend_of, is_algorithm, limits_of
 from spinup.parts.errors import UserError
 from spinup.parts.jsonio import convert_json
 from spinup.parts.make_env import EnvMaker
@@ -17,10 +19,12 @@ from spinup.parts.settings import check
 LONGEST_NAME = 255  # bytes, of a folder, on every usual file system
 
 
-def check_jobs(jobs):
+def check_jobs(jobs: Iterable[Any]) -> None:
     """Refuse, before anything runs, what a run would refuse as soon as it starts.
 
-    Of a function that is no algorithm of ours, only the environment and the processes are known.
+    Only the environment and the processes are known of a function that is no algorithm of ours.
+
+    jobs: one `Job` for each run
     """
     for job in jobs:
         check(dict(num_cpu=job.num_cpu))
@@ -35,7 +39,7 @@ def check_jobs(jobs):
         mpiexec()  # says what to install
 
 
-_made = set()  # the environments that were seen to be possible
+_made: set[str] = set()  # the environments that were seen to be possible
 
 
 def _check_env(name, arguments):
@@ -63,7 +67,7 @@ def _check_settings(algorithm, kwargs):
             raise flags.no_such_setting(algorithm.__name__, key, [*defaults, *flags.SEVERAL])
     if not {"env_name", "env_fn"} & set(kwargs):
         raise UserError(f"{algorithm.__name__} needs an environment: add env_name or env_fn.")
-    check(kwargs)
+    check(kwargs, **limits_of(algorithm))
     backend_of(algorithm).check_ac_kwargs(
         kwargs.get("actor_critic", defaults["actor_critic"].default), kwargs.get("ac_kwargs")
     )

@@ -8,8 +8,9 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spinup.experiments.algorithms import limits_of
 from spinup.parts.errors import UserError, did_you_mean, shown
-from spinup.parts.settings import CHOICES, WORDS
+from spinup.parts.settings import INTEGERS
 
 SHORT_FOR = {
     "env": "env_name",
@@ -44,7 +45,7 @@ EXAMPLES = dict(ddpg="Pendulum-v1", td3="Pendulum-v1", her="spinup/BitFlip-v0")
 SEVERAL = ("env_name", "env_kwargs")  # of the launcher's; its others take one value each
 ONLY_IN_SCRIPTS = ("env_fn", "actor_critic", "logger_kwargs", "resume")
 # Never read as numbers, or as None.
-STRINGS = ("env_name", "exp_name", "data_dir", "ray_address", *CHOICES)
+STRINGS = ("env_name", "exp_name", "data_dir", "ray_address")
 DICTS = ("ac_kwargs", "env_kwargs")
 GRID_HELP = """\
 A grid: several values behind a flag, of any number of flags, make a run of each combination.
@@ -105,7 +106,7 @@ def _split(word) -> tuple[str, str | None]:
 
 
 def _values(key, words) -> list:
-    if key in STRINGS and key not in CHOICES and not all(words or [""]):
+    if key in STRINGS and not all(words or [""]):
         raise UserError(f"--{key} needs a value: {LAUNCHER[key][1]}.")
     if has_one_value(key) and len(words) > 1:
         raise UserError(f"--{key} has {len(words)} values, but takes one.")
@@ -161,9 +162,10 @@ def fit(algorithm, settings: dict) -> dict:
         if key in ONLY_IN_SCRIPTS:
             raise UserError(f"{key} is set in a script, not on the command line.")
         if key in LAUNCHER:
-            fitted[key] = of_kind(key, value, LAUNCHER[key][0])
+            fitted[key] = of_kind(key, value, LAUNCHER[key][0], INTEGERS.get(key, ())[2:])
         elif key in known:
-            fitted[key] = of_kind(key, value, parameters[key].default)
+            words = limits_of(algorithm).get(key, ())[2:]
+            fitted[key] = of_kind(key, value, parameters[key].default, words)
         else:
             raise no_such_setting(name, key, [*known, *LAUNCHER, *SHORT_FOR])
     return fitted
@@ -177,8 +179,11 @@ def no_such_setting(algorithm: str, key: str, known) -> UserError:
     )
 
 
-def of_kind(name, value, default):
-    """`value` as the kind of thing `default` is, where that loses nothing."""
+def of_kind(name, value, default, words=()):
+    """`value` as the kind of thing `default` is, where that loses nothing.
+
+    words: may stand for a number
+    """
     wanted = None
     if name in DICTS and value is not None:
         wanted = None if isinstance(value, dict) else f"--{name}:setting value"
@@ -187,9 +192,8 @@ def of_kind(name, value, default):
     elif isinstance(default, int) and isinstance(value, float) and value.is_integer():
         return int(value)
     elif isinstance(default, str) and not isinstance(value, str):
-        wanted = f"a string such as {default}"
+        return str(value).lower()  # a choice may be called none, or 3
     elif isinstance(default, (int, float)) and not isinstance(value, (int, float, type(None))):
-        words = WORDS.get(name, ())
         or_word = "".join(f" or {word!r}" for word in words)
         wanted = f"a number such as {default:g}{or_word}" if value not in words else None
     if wanted:

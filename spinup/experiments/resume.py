@@ -4,7 +4,7 @@ import inspect
 import shlex
 
 from spinup.experiments import flags
-from spinup.experiments.algorithms import _default_network, algorithm_of, backend_of
+from spinup.experiments.algorithms import _default_network, algorithm_of, backend_of, limits_of
 from spinup.experiments.train import train
 from spinup.parts.divergence import STOPS
 from spinup.parts.errors import UserError
@@ -63,7 +63,7 @@ def saved_settings(algorithm, config: dict, folder) -> dict:
         say(f"{folder}/config.json also has {', '.join(unknown)}; {algorithm.__name__} has no such "
             "settings, and they are left out.")  # fmt: skip
     settings = flags.fit(algorithm, settings)
-    check(settings)
+    check(settings, **limits_of(algorithm))
     backend_of(algorithm).check_ac_kwargs(
         parameters["actor_critic"].default, settings.get("ac_kwargs")
     )

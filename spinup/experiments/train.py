@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from spinup.experiments.algorithms import _defaults, is_algorithm
+from spinup.experiments.algorithms import _defaults, is_algorithm, limits_of
 from spinup.experiments.checks import _check_folder
 from spinup.parts.divergence import explain_diverged, read_divergence
 from spinup.parts.errors import START_OVER, Diverged, Finished, UserError
@@ -38,7 +38,7 @@ def train(
     retry: resume it also if it has diverged
     logging: what else the logger is to do, such as tensorboard=True
     """
-    check(settings | dict(num_cpu=num_cpu))
+    check(settings | dict(num_cpu=num_cpu), **limits_of(algorithm))
     find_spec(env_name)
     require(**{key: logging.get(key) for key in ("tensorboard", "wandb")})
     kwargs = with_env_fn(settings | dict(env_name=env_name, env_kwargs=env_kwargs))

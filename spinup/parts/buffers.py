@@ -184,7 +184,7 @@ class NStepReplayBuffer(ReplayBuffer):
             1 in proportion to it; None samples uniformly
         """
         super().__init__(*args, **kwargs)
-        self.n_step, self.gamma = n_step, gamma
+        self.n_step, self.gamma = n_step, float(gamma)
         self.priorities: Priorities | None = None
         self.one_step = np.asarray(gamma, np.float32)  # the discount of them all, where n_step is 1
         if priority_exponent is not None:
@@ -275,6 +275,7 @@ class SegmentBuffer:
         size: how many steps to keep before the oldest segment is overwritten
         convert: turns a batch of arrays into what a backend needs
         """
+        num_envs = int(num_envs)
         if size < n_steps * num_envs:
             raise UserError(
                 f"replay_size is {size}, but one segment of every environment is already "
@@ -370,12 +371,13 @@ class GAEBuffer:
         kinds |= dict.fromkeys(("rew", "val", "logp", "adv", "ret"), ((), np.float32))
         self.columns = {}  # by step and environment
         for name, (shape, dtype) in kinds.items():
-            shape = combined_shape(num_envs, shape)
+            shape = combined_shape(int(num_envs), shape)
             each = math.prod(shape) * np.dtype(dtype).itemsize
             require_memory(size * each, f"steps_per_epoch of {shown(size * num_envs)}")
             self.columns[name] = np.zeros(combined_shape(size, shape), dtype)
-        self.gamma, self.lam, self.max_size, self.num_envs = gamma, lam, size, num_envs
-        self.ptr, self.path_starts = 0, [0] * num_envs
+        self.gamma, self.lam = float(gamma), float(lam)  # NumPy's float32 would round with them
+        self.max_size, self.num_envs = size, int(num_envs)
+        self.ptr, self.path_starts = 0, [0] * int(num_envs)
 
     obs_buf, act_buf, rew_buf = _column("obs"), _column("act"), _column("rew")
     adv_buf, ret_buf = _column("adv"), _column("ret")

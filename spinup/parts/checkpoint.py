@@ -91,6 +91,7 @@ class Checkpoint:
            that has a `close` (environments, logger), and unlock the run folder.
         """
         self._start_logger()
+        epochs = int(epochs)  # 1e3 and NumPy's integers are allowed
         first = self.restore() if resume or auto_resumes(self.run_folder) else 0
         if first >= epochs and proc_id() == 0:
             say(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")

@@ -198,7 +198,7 @@ def find_divergence(
 ) -> Divergence | None:
     """Whether a run diverged: by what its folder says; of a run that did not stop, by its table.
 
-    Runs of the original library, and ours before they stopped, went on and wrote NaN. Such a run
+    Runs of the original library, and ours before they stopped, continued and wrote NaN. Such a run
     diverged if a column is NaN from some epoch to the last one, and was a number before; or if it
     is infinite there. What never was a number was never measured.
 
@@ -237,7 +237,7 @@ def find_divergence(
 def _number(text) -> float:
     try:
         return float(text)
-    except ValueError:  # a blank or a word; only NaN and infinity are looked for
+    except ValueError:  # an empty cell or a word; only NaN and infinity are looked for
         return 0.0
 
 

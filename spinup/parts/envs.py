@@ -1,4 +1,4 @@
-"""Environments: n copies stepped together, each restarted the moment its episode ends."""
+"""`VectorEnv`: n copies of an environment stepped together, each reset when its episode ends."""
 
 import copy
 import math
@@ -10,23 +10,18 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from numpy.typing import ArrayLike
 
+from spinup.parts.adapted_env import five_values, obs_and_info
 from spinup.parts.divergence import DivergenceCheck, all_finite, first_not_finite, kind_of
 from spinup.parts.errors import UserError
 from spinup.parts.seeds import SeedSequence, derive, generator_state
-from spinup.parts.standardize import (
-    MEND_INTERFACE,
-    clip_to_space,
-    refuse_shared,
-    reward_number,
-    standardize,
-)
+from spinup.parts.standardize import clip_to_space, refuse_shared, reward_number, standardize
 
-LARGEST = float(np.finfo(np.float32).max)  # of the numbers that are kept
+LARGEST = float(np.finfo(np.float32).max)  # a reward beyond it would be infinite as float32
 MAX_NUMBERED = 100_000  # combinations of actions that still make sense as one discrete action
 
 
 class Episode(NamedTuple):
-    """What is left to tell of an episode that is over."""
+    """What is recorded of an episode that has ended."""
 
     ret: float  # its rewards added up
     length: int
@@ -38,17 +33,29 @@ class Step(NamedTuple):
 
     obs2: np.ndarray  # the true successor, also where an episode ended
     rew: np.ndarray
-    terminated: np.ndarray  # the task is over: nothing follows, its value is zero
-    truncated: np.ndarray  # only the clock ran out: the task went on, its value counts
+    terminated: np.ndarray  # the task is over: the value of the successor is zero
+    truncated: np.ndarray  # only a time limit was reached: the value of the successor counts
     ended: list[int]  # the environments whose episode ended here, for either reason
     episodes: list[Episode]  # those episodes
 
 
 class VectorEnv:
-    """`n` environments in lockstep. Act on `obs`; learn from what `step` returns.
+    """`n` environments that step together. Act on `obs`; learn from what `step` returns.
 
-    The present moment can be saved whatever simulator is inside: an episode is fixed by the seed
-    it began with and by the actions since, so those are kept, and restoring plays them again.
+    What it promises:
+
+    - `obs` is what to act on next, one row per environment. Where an episode ended, it is the
+      first observation of the next one; the environment has been reset already.
+    - `step` returns the true successor `obs2`, also where an episode ended.
+    - `terminated` and `truncated` are kept apart. The task of a terminated episode is over, so
+      the value of its successor is zero. A truncated one only reached a time limit, its own or
+      `max_ep_len`, so the value of its successor counts.
+    - Equal seeds give equal episodes. Each episode of each environment has a seed of its own.
+    - Actions are given as a policy has them, flat and counted from zero, and reach the
+      environment in the form and within the bounds of its space. Observations are arrays: float32,
+      or uint8 where the space is.
+    - The current state can be saved whatever simulator is inside. The seed of an episode and its
+      actions determine it, so `state_dict` holds those, and `load_state_dict` replays them.
     """
 
     def __init__(
@@ -63,6 +70,7 @@ class VectorEnv:
 
         apart_from: environments that are in use; `env_fn` must not give one of them again
         """
+        n = int(n)  # for it may be 2.0, or NumPy's
         self.envs = [standardize(env_fn()) for _ in range(n)]
         refuse_shared(self.envs, apart_from.envs if apart_from else ())
         first: Any = self.envs[0]
@@ -104,19 +112,18 @@ class VectorEnv:
 
     def _reset(self, i):
         """The first observation of the episode that this environment's seed stands for."""
+        env = self.envs[i]
         try:
-            found = self.envs[i].reset(seed=self.episode_seeds[i])
+            found = env.reset(seed=self.episode_seeds[i])
         except TypeError as error:
             if "unexpected keyword argument 'seed'" not in str(error):
                 raise
             raise UserError(
-                f"{self.envs[i].unwrapped} does not take reset(seed=…, options=…). {MEND_INTERFACE}"
+                f"{env.unwrapped} does not take reset(seed=…), but a wrapper of Gymnasium around "
+                "it gives it a seed. Take the wrapper off, or add seed=None and options=None to "
+                "reset."
             )
-        if not (isinstance(found, tuple) and len(found) == 2):
-            raise UserError(
-                f"{self.envs[i].unwrapped} does not return (obs, info) from reset. {MEND_INTERFACE}"
-            )
-        return self._observation(found[0])
+        return self._observation(obs_and_info(env, found)[0])
 
     def _observation(self, obs):
         """An observation in the shape of its space; NumPy would spread too few numbers silently."""
@@ -151,12 +158,7 @@ class VectorEnv:
 
     def step(self, actions: ArrayLike) -> Step:
         """Step every environment; a continuous action outside its bounds is moved to them."""
-        n, actions = len(self), np.asarray(actions)
-        if not all_finite(actions):
-            i = first_not_finite(actions.reshape(n, -1))
-            kind = kind_of(actions.reshape(n, -1)[i])
-            self.divergence_check.stop_for_action(f"the action for environment {i} is {kind}", self)
-        actions = clip_to_space(self.action_space, actions)
+        n, actions = len(self), self._within_space(np.asarray(actions))
         obs2 = np.empty((n, *self.obs_shape), self.obs_dtype)
         rew, terminated = np.empty(n, np.float32), np.empty(n, bool)
         truncated, ended, episodes = np.empty(n, bool), [], []
@@ -166,17 +168,11 @@ class VectorEnv:
             self.actions[i].append(kept[i])
             result = env.step(actions[i])
             if len(result) != 5:
-                raise UserError(
-                    f"{env.unwrapped} does not return (obs, reward, terminated, truncated, info) "
-                    f"from step. {MEND_INTERFACE}"
-                )
+                result = five_values(env, result)
             obs, reward, over, timeout, info = result
             obs2[i], reward = self._observation(obs), reward_number(env, reward)
             if not -LARGEST <= reward <= LARGEST:  # NaN is neither
-                kind = "NaN" if reward != reward else "infinite"
-                self.divergence_check.stop_for_environment(
-                    f"the reward of environment {i} is {kind}", self
-                )
+                self._stop_for_reward(i, reward)
             rew[i], terminated[i] = reward, over
             truncated[i] = timeout or self.lengths[i] >= self.max_ep_len
             self.returns[i] += reward
@@ -184,15 +180,31 @@ class VectorEnv:
                 ended.append(i)
                 episodes.append(Episode(self.returns[i], self.lengths[i], _success(info)))
         if not all_finite(obs2):
-            i = first_not_finite(obs2)
-            told = f"the observation of environment {i} is {kind_of(obs2[i])}"
-            self.divergence_check.stop_for_environment(told, self)
+            self._stop_for_observation(obs2)
         self.obs = obs2
         if ended:
             self.obs = obs2.copy()
             for i in ended:
                 self._begin_episode(i)
         return Step(obs2, rew, terminated, truncated, ended, episodes)
+
+    def _within_space(self, actions: np.ndarray) -> np.ndarray:
+        if not all_finite(actions):
+            rows = actions.reshape(len(self), -1)
+            i = first_not_finite(rows)
+            what = f"the action for environment {i} is {kind_of(rows[i])}"
+            self.divergence_check.stop_for_action(what, self)
+        return clip_to_space(self.action_space, actions)
+
+    def _stop_for_reward(self, i, reward):
+        kind = "NaN" if reward != reward else "infinite"
+        what = f"the reward of environment {i} is {kind}"
+        self.divergence_check.stop_for_environment(what, self)
+
+    def _stop_for_observation(self, obs2):
+        i = first_not_finite(obs2)
+        what = f"the observation of environment {i} is {kind_of(obs2[i])}"
+        self.divergence_check.stop_for_environment(what, self)
 
     def close(self) -> None:
         for env in self.envs:
@@ -232,7 +244,8 @@ class VectorEnv:
             if over:
                 return False
             self.actions[i].append(action)
-            found, reward, terminated, truncated, _ = self.envs[i].step(action.copy())
+            result = five_values(self.envs[i], self.envs[i].step(action.copy()))
+            found, reward, terminated, truncated, _ = result
             self.obs[i] = self._observation(found)
             total += reward_number(self.envs[i], reward)
             over = terminated or truncated
@@ -247,6 +260,7 @@ def _success(info) -> float | None:
 
 def evaluate(env: VectorEnv, policy: Callable, episodes: int) -> Iterator[Episode]:
     """Yield `episodes` whole episodes (`Episode`) of `policy` from fresh starts."""
+    episodes = int(episodes)
     if episodes:
         env.reset()
     while episodes > 0:

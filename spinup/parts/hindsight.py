@@ -100,6 +100,9 @@ def _for_batches(compute, goal: gym.Space, one, other) -> Callable:
     return at_once if found.shape == expected.shape and np.allclose(found, expected) else row_by_row
 
 
+STRATEGIES = ("future", "final", "episode")
+
+
 class HindsightBuffer(ReplayBuffer):
     """A replay buffer that replaces the desired goal by an achieved one in most rows it samples.
 
@@ -117,7 +120,7 @@ class HindsightBuffer(ReplayBuffer):
         k: how many rows with a new goal there are, on average, for one with its own
         """
         super().__init__(*args, **kwargs)
-        check(dict(strategy=strategy, k=k))
+        check(dict(strategy=strategy, k=k), strategy=STRATEGIES)
         self.goals, self.strategy, self.share = goals, strategy, k / (k + 1)
         # First and last row of each row's episode, counted since the start.
         self.bounds: dict[str, np.ndarray] | None = None

@@ -67,7 +67,7 @@ def _is_atari(spec) -> bool:
 
 
 def _make_atari(env_id, preprocess=True, clip_reward=False, stack_size=4, **kwargs) -> gym.Env:
-    """An Atari game as an agent usually sees it: the last 4 pictures, 84 x 84 and grey.
+    """An Atari game as an agent usually sees it: the last 4 images, 84 x 84 and grey.
 
     Every action is held for 4 frames, and an episode begins with up to 30 frames of doing nothing.
 
@@ -187,7 +187,7 @@ def trust_env(saved: str, typed: str | None = None, command: str = "…") -> Non
     package, _ = split_env_name(saved)
     if typed is not None and saved != typed:
         raise UserError(
-            f"The run was trained on {saved}, and goes on with that. Leave --env {typed} away, or "
+            f"The run was trained on {saved}, and continues with it. Leave --env {typed} out, or "
             f"type: {command} --env {shlex.quote(saved)}"
         )
     if saved == typed:

@@ -61,10 +61,8 @@ def require_memory(size: int, what: str) -> None:
 
 def check_sizes(settings: dict) -> None:
     """Refuse networks and processes that cannot fit into memory."""
-    hidden = (
-        (settings.get("ac_kwargs") or {}) if isinstance(settings.get("ac_kwargs"), dict) else {}
-    )
-    sizes = hidden.get("hidden_sizes")
+    ac_kwargs = settings.get("ac_kwargs")
+    sizes = ac_kwargs.get("hidden_sizes") if isinstance(ac_kwargs, dict) else None
     sizes = [sizes] if isinstance(sizes, int) else sizes
     if isinstance(sizes, (list, tuple)) and all(type(s) is int and s > 0 for s in sizes):
         weights = sum(a * b for a, b in zip(sizes, sizes[1:])) + sum(sizes)

@@ -29,7 +29,7 @@ from spinup.parts.run_folder import auto_resumes, read_latest
 from spinup.parts.run_lock import lock, unlock
 from spinup.parts.schedule import Schedule, make_schedule
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds
-from spinup.parts.settings import check, differences
+from spinup.parts.settings import as_python, check, differences
 
 
 def setup(settings: dict, backend: Backend, **limits: tuple) -> tuple[Seeds, Schedule]:
@@ -37,9 +37,11 @@ def setup(settings: dict, backend: Backend, **limits: tuple) -> tuple[Seeds, Sch
 
     Gives the seeds of everything else in this process, and the schedule of the run.
 
-    limits: least and greatest value of a setting whose name means something else elsewhere
+    settings: those of the training function; NumPy's numbers in them become Python's
+    limits: the LIMITS of the algorithm, see `settings.check`
     """
     check(settings, **limits)
+    settings |= as_python(settings)
     schedule = make_schedule(settings["steps_per_epoch"], settings["num_envs"], settings["epochs"])
     seeds = run_seeds(settings["seed"], proc_id())
     words = seeds.common.generate_state(8)

@@ -28,22 +28,22 @@ class Schedule(NamedTuple):
         and it has that step's number. What happens every so many updates therefore never starts
         counting again.
         """
-        now = t + self.total_envs
+        now, update_every = t + self.total_envs, int(update_every)  # for it may be 1e3
         due = range(t // update_every * update_every, now // update_every * update_every)
         return due if now > update_after else range(0)
 
     @staticmethod
     def per_process(count: int) -> int:
         """What this process does of `count` things that all processes do together."""
-        return -(-count // num_procs())
+        return -(-int(count) // num_procs())
 
 
 def make_schedule(steps_per_epoch: int, num_envs: int, epochs: int) -> Schedule:
     """Divide the steps of an epoch among the environments."""
-    total_envs = num_envs * num_procs()
+    total_envs = int(num_envs) * num_procs()
     if steps_per_epoch < total_envs:
         raise UserError(
             f"steps_per_epoch is {steps_per_epoch}, but one step of every environment is already "
             f"{total_envs}. Make it at least that, or use fewer environments."
         )
-    return Schedule(steps_per_epoch // total_envs, total_envs, epochs)
+    return Schedule(int(steps_per_epoch) // total_envs, total_envs, int(epochs))

@@ -27,7 +27,7 @@ class Seeds(NamedTuple):
 
 def run_seeds(seed: int, process: int) -> Seeds:
     """The seeds of a process; equal arguments give equal ones."""
-    return Seeds(*(derive(seed, process, purpose) for purpose in range(len(Seeds._fields))))
+    return Seeds(*(derive(int(seed), process, purpose) for purpose in range(len(Seeds._fields))))
 
 
 def derive(seed: int | SeedSequence, *key: int) -> SeedSequence:
@@ -43,7 +43,7 @@ def framework_seed(seed: int, process: int) -> int:
     have a hash with the highest bit set, which no first process has.
     """
     if process == 0:
-        return seed
+        return int(seed)
     (word,) = run_seeds(seed, process).common.generate_state(1)
     return int(word) | 1 << 31
 

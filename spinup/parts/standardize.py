@@ -1,6 +1,5 @@
 """Environments of every kind, brought to one interface: Gymnasium's, old Gym's, duck-typed."""
 
-import inspect
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,19 +9,20 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import ArrayLike
 
+from spinup.parts.adapted_env import AdaptedEnv, innermost, needs_adapting
 from spinup.parts.errors import UserError
-
-MEND_INTERFACE = "Bring it up to Gymnasium, or derive it from the old gym.Env."
 
 
 def standardize(env: Any) -> gym.Env:
     """Any environment as the algorithms expect it.
 
-    An old Gym one goes through Farama's shimmy; observations that are not arrays (a number out
-    of n, a dict, a tuple) are flattened to one, a number out of n to its unit vector.
+    One with the interface of the old Gym, or without a base class, is adapted; observations that
+    are not arrays (one of n integers, a dict, a tuple) are flattened to one array, an integer to
+    its one-hot vector.
     """
-    if not isinstance(env, gym.Env):
-        env = _from_old_gym(env)
+    _require_env(env)
+    if needs_adapting(env):
+        env = AdaptedEnv(env)
     if not isinstance(env.observation_space, Box):
         with suppress(NotImplementedError, TypeError, ValueError):
             env = gym.wrappers.FlattenObservation(env)
@@ -45,9 +45,10 @@ def standardize(env: Any) -> gym.Env:
 
 
 def simulator(env: gym.Env) -> Any:
-    """The innermost environment, below all wrappers and below the bridge to the old Gym."""
-    inner = getattr(env.unwrapped, "gym_env", env.unwrapped)
-    return getattr(inner, "unwrapped", inner)
+    """The innermost environment, below all wrappers, adapters and bridges to the old Gym."""
+    inner = env.unwrapped
+    bridged = "adapted" if isinstance(inner, AdaptedEnv) else "gym_env"  # as shimmy calls it
+    return innermost(getattr(inner, bridged, inner))
 
 
 def refuse_shared(envs: list[gym.Env], others: Sequence[gym.Env] = ()) -> None:
@@ -67,23 +68,9 @@ def refuse_shared(envs: list[gym.Env], others: Sequence[gym.Env] = ()) -> None:
         used.append(inside)
 
 
-def _from_old_gym(env):
+def _require_env(env):
     if not (callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))):
-        raise UserError(f"env_fn should make an environment, but made a {type(env).__name__}.")
-    try:
-        import gym  # noqa: F401  (shimmy needs it to know old spaces)
-        from shimmy import GymV21CompatibilityV0, GymV26CompatibilityV0
-    except ImportError:
-        raise UserError(
-            f"{type(env).__name__} is an environment of the old Gym, not of Gymnasium. "
-            "It works through a bridge: pip install shimmy gym"
-        )
-    inner = getattr(env, "unwrapped", env)
-    if "seed" in inspect.signature(inner.reset).parameters:  # Gym 0.26, which is like Gymnasium
-        return GymV26CompatibilityV0(env=env)
-    if not hasattr(inner, "seed"):
-        inner.seed = lambda seed=None: [seed]  # one that has no randomness of its own
-    return GymV21CompatibilityV0(env=env)
+        raise UserError(f"env_fn must make an environment, but made a {type(env).__name__}.")
 
 
 def clip_to_space(space: Box | Discrete, actions: ArrayLike) -> np.ndarray:

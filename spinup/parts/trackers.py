@@ -19,6 +19,7 @@ from spinup.parts.backend import Backend
 from spinup.parts.errors import UserError
 from spinup.parts.run_folder import EVENTS, WANDB_RUNS
 from spinup.parts.seeds import preserve_rng
+from spinup.parts.settings import flatten_settings
 
 NO_SETTINGS = ("environment", "logger_kwargs", "spaces", "versions")  # of config.json
 TIMEOUT = 30  # seconds to wait for a server
@@ -68,7 +69,7 @@ class TensorBoard:
     def settings(self, config: dict) -> None:
         from tensorboard.plugins.hparams import summary_v2
 
-        self._event(summary=summary_v2.hparams_pb(dict(_flat(config))))
+        self._event(summary=summary_v2.hparams_pb(dict(_one_by_one(config))))
 
     def row(self, step: int, numbers: dict, when: float) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -85,16 +86,11 @@ class TensorBoard:
         self.writer.close()
 
 
-def _flat(config, prefix=""):
-    """Settings one by one, `ac_kwargs:hidden_sizes` and so on: numbers, booleans and strings."""
-    for key, value in config.items():
-        if not prefix and key in NO_SETTINGS:
-            continue
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}:")
-        else:
-            plain = isinstance(value, (bool, int, float, str))
-            yield prefix + key, value if plain else json.dumps(value)
+def _one_by_one(config):
+    """Settings as TensorBoard takes them: each a number, a boolean or a string."""
+    for key, value in flatten_settings(config).items():
+        if key.partition(":")[0] not in NO_SETTINGS:
+            yield key, value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
 
 
 class WandB:

@@ -22,6 +22,7 @@ from spinup.parts.errors import UserError
 from spinup.parts.plain_text import printable, without_colors
 from spinup.parts.progress import PERFORMANCE
 from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job, real_path
+from spinup.parts.settings import flatten_settings
 from spinup.results import compare, tables
 from spinup.results.compare_formats import as_dict
 
@@ -55,15 +56,12 @@ def _numbers(run: Any, rows: np.ndarray) -> dict[str, list]:
     return columns
 
 
-def _flat(settings: dict, prefix="") -> dict[str, str]:
-    """Settings as strings; those inside others by both names, as on the command line."""
-    texts: dict[str, str] = {}
-    for key, value in settings.items():
-        if isinstance(value, dict) and value:
-            texts |= _flat(value, f"{prefix}{key}:")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value)
-            texts[printable(f"{prefix}{key}")] = printable(text)[:LONGEST_LINE]
+def _as_texts(settings: dict) -> dict[str, str]:
+    """Settings as strings, cut to what a line of the page holds."""
+    texts = {}
+    for key, value in flatten_settings(settings).items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        texts[printable(key)] = printable(text)[:LONGEST_LINE]
     return texts
 
 
@@ -76,7 +74,7 @@ def _settings(runs: list) -> list[dict]:
         if isinstance(config.get("environment"), dict):  # the rest follows from its id
             known = config["environment"]
             config["environment"] = {key: known[key] for key in ("id", "kwargs") if key in known}
-        values = _flat(config)
+        values = _as_texts(config)
         key = run.attrs["name"], run.attrs["env_id"], json.dumps(values, sort_keys=True)
         groups.setdefault(key, (values, []))[1].append(run.attrs["seed"])
     return [

@@ -32,6 +32,7 @@ from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.parts.pytorch.mpi import sync_params
 from spinup.parts.pytorch.tensors import to_tensor
+from spinup.parts.settings import as_python
 
 HOW_TO_LOAD = (
     "spinup.load('RUN') gives the network, with ac.act and ac.pi; torch.load only gives this dict "
@@ -81,12 +82,11 @@ def check_ac_kwargs(actor_critic: Callable, ac_kwargs: dict | None) -> dict:
 
 def layer_sizes(sizes: int | Sequence[int] | np.ndarray) -> tuple[int, ...]:
     """The widths of hidden layers, Python's integers or NumPy's; one number means one layer."""
-    listed = sizes.tolist() if isinstance(sizes, (np.ndarray, np.integer)) else sizes
+    listed = as_python(dict(sizes=sizes))["sizes"]
     listed = [listed] if isinstance(listed, int) else listed
-    if isinstance(listed, (list, tuple)):
-        listed = [int(size) if isinstance(size, np.integer) else size for size in listed]
-        if listed and all(type(size) is int and size > 0 for size in listed):
-            return tuple(listed)
+    several = isinstance(listed, (list, tuple)) and len(listed) > 0
+    if several and all(type(size) is int and size > 0 for size in listed):
+        return tuple(listed)
     raise UserError(f"hidden_sizes must be integers above 0 like [64,64], not {sizes!r}.")
 
 

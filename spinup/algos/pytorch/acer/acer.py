@@ -23,6 +23,7 @@ from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Entropy
     KL TruncFrac TrustFrac Replays Time"""
+LIMITS = dict(alpha=(0, 1))
 
 
 @dataclass
@@ -164,7 +165,7 @@ def acer(
     resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds, schedule = run_setup.setup(settings, backend, alpha=(0, 1))
+    seeds, schedule = run_setup.setup(settings, backend, **LIMITS)
     env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = backend.build_network(actor_critic, env, ac_kwargs, device)
     sizes = env.observation_space.shape, int(env.action_space.n), int(replay_size)

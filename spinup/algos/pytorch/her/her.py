@@ -1,7 +1,7 @@
 """Hindsight Experience Replay: what was reached by mistake is learned from as if it was meant.
 
-Read downwards: the losses (of TD3, DDPG or DQN), the update, the training loop; what is new is
-HindsightBuffer in parts/hindsight.py. Networks are in core.py, the theory in README.md.
+Read downwards: the losses (of TD3, DDPG or DQN), the update made of them, the training loop.
+Replay buffer: parts/hindsight.py; networks: core.py; settings: config.json; theory: README.md.
 """
 
 from copy import deepcopy
@@ -15,7 +15,7 @@ from spinup.algos.pytorch.her import core
 from spinup.parts import run_setup
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import evaluate
-from spinup.parts.hindsight import goal_layout
+from spinup.parts.hindsight import STRATEGIES, goal_layout
 from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.buffers import HindsightBuffer, Transitions
 from spinup.parts.pytorch.fast import recorded
@@ -24,6 +24,7 @@ from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals* LossPi LossQ Time
     SuccessRate TestSuccessRate"""
+LIMITS = dict(method=("auto", *core.RECIPES), strategy=STRATEGIES)
 
 
 @dataclass
@@ -124,11 +125,10 @@ def her(
     resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds, schedule = run_setup.setup(settings, backend)
+    seeds, schedule = run_setup.setup(settings, backend, **LIMITS)
     env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     recipe = core.choose_recipe(method, env.action_space, device)
-    kwargs = dict(recipe.networks) | dict(ac_kwargs or {})
-    ac = backend.build_network(actor_critic, env, kwargs, device)
+    ac = backend.build_network(actor_critic, env, dict(recipe.networks) | (ac_kwargs or {}), device)
     dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
     buffer = HindsightBuffer(goal_layout(env), **dims, strategy=strategy, k=k)
     learner = make_learner(ac, lr)

@@ -22,6 +22,7 @@ from spinup.parts.pytorch.learning import Adam, Minibatches, fit_value, gradient
 from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = "Epoch EpRet* EpLen TotalEnvInteracts LossPi LossV Entropy Time"
+LIMITS = dict(baseline=("none", "average", "value"))
 
 
 @dataclass
@@ -94,7 +95,7 @@ def reinforce(
     resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds, schedule = run_setup.setup(settings, backend)
+    seeds, schedule = run_setup.setup(settings, backend, **LIMITS)
     env = VectorEnv(env_fn, num_envs, seeds.env, max_ep_len)
     ac = backend.build_network(actor_critic, env, ac_kwargs, device)
     dims = run_setup.space_dims(env) | dict(num_envs=num_envs, device=device)

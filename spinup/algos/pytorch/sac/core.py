@@ -94,7 +94,7 @@ class Temperature(nn.Module):
 
     def __init__(self, alpha):
         super().__init__()
-        self.learned = alpha == "auto"
+        self.learned = isinstance(alpha, str)  # 'auto'
         start = 1.0 if self.learned else alpha
         log_alpha = torch.tensor(math.log(start) if start else -math.inf)
         self.log_alpha = nn.Parameter(log_alpha, requires_grad=self.learned)

@@ -22,6 +22,7 @@ from spinup.parts.pytorch.tensors import to_tensor
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts Q1Vals* Q2Vals* LogPi*
     LossPi LossQ Time Alpha"""
+LIMITS = dict(alpha=(0, None, "auto"))
 
 
 @dataclass
@@ -116,7 +117,7 @@ def sac(
     resume: continue from the checkpoint in the run folder, if there is one
     """
     settings = dict(locals())
-    seeds, schedule = run_setup.setup(settings, backend)
+    seeds, schedule = run_setup.setup(settings, backend, **LIMITS)
     env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = backend.build_network(actor_critic, env, ac_kwargs, device)
     dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
