@@ -205,7 +205,7 @@ def test_a_grid_under_mpiexec_says_how_to_do_it():
         cwd=Path(__file__).parents[1], capture_output=True, text=True,
     )  # fmt: skip
     assert ended.returncode == 2
-    assert ended.stderr.count("leave mpiexec away") == 1
+    assert ended.stderr.count("num_cpu instead of mpiexec") == 1
     assert "Traceback" not in ended.stderr
 
 

@@ -1,4 +1,4 @@
-"""The process of one run: it is given a job, does it, and ends.
+"""The process of one run: it reads a job from a file, does it, and ends.
 
     python … spinup.experiments.entrypoint JOB_FILE [FOLDER]
 
@@ -25,7 +25,11 @@ from spinup.parts.run_folder import enable_auto_resume
 from spinup.parts.run_lock import lock
 
 
-def run(job_file, folder=None):
+def run(job_file: str, folder: str | None = None) -> None:
+    """Do the job in a file.
+
+    folder: where to keep the run, instead of the job's own folder
+    """
     import cloudpickle
 
     job = cloudpickle.loads(Path(job_file).read_bytes())
@@ -34,7 +38,7 @@ def run(job_file, folder=None):
     mpi_fork(job.num_cpu)
     barrier()
     if proc_id() == 0:
-        Path(job_file).unlink()  # all have read it, and it is nobody else's business
+        Path(job_file).unlink()  # all have read it, and nobody else should
     on_first_process(lambda: (lock(folder_of(job)), write_job_file(job, "started")))
     enable_auto_resume(folder_of(job))
     try:
@@ -49,6 +53,8 @@ def run(job_file, folder=None):
 
 
 if __name__ == "__main__":
-    if hasattr(signal, "pthread_sigmask"):  # Ray's workers are deaf to Ctrl-C, and so we would be
+    if hasattr(
+        signal, "pthread_sigmask"
+    ):  # Ray's workers block Ctrl-C, and a process inherits that
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     report_errors(lambda: run(*sys.argv[1:]))
