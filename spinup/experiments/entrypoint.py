@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from spinup.experiments.job import folder_of, in_folder, write_job_file
+from spinup.experiments.job import Job, folder_of, in_folder, write_job_file
 from spinup.parts.divergence import Divergence, read_divergence, write_divergence
 from spinup.parts.errors import Diverged
 from spinup.parts.imports import STARTED_IN
@@ -39,7 +39,7 @@ def run(job_file: str, folder: str | None = None) -> None:
     barrier()
     if proc_id() == 0:
         Path(job_file).unlink()  # all have read it, and nobody else should
-    on_first_process(lambda: (lock(folder_of(job)), write_job_file(job, "started")))
+    on_first_process(lambda: _begin(job))
     enable_auto_resume(folder_of(job))
     try:
         with explain_memory(job.kwargs):
@@ -52,9 +52,12 @@ def run(job_file: str, folder: str | None = None) -> None:
         write_job_file(job, "finished")
 
 
+def _begin(job: Job):
+    lock(folder_of(job))
+    write_job_file(job, "started")
+
+
 if __name__ == "__main__":
-    if hasattr(
-        signal, "pthread_sigmask"
-    ):  # Ray's workers block Ctrl-C, and a process inherits that
+    if hasattr(signal, "pthread_sigmask"):  # inherited from Ray's workers, which block Ctrl-C
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     report_errors(lambda: run(*sys.argv[1:]))

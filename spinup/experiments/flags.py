@@ -54,7 +54,7 @@ A grid: several values behind a flag, of any number of flags, make a run of each
   spinup {name} --env ID '--hid[h]' '[32]' '[64,64]' --gamma 0.9 0.99 --seed 0 10 20 --exp_name try
 trains 12 runs, kept in data/try_gam0-9_h32/try_gam0-9_h32_s0 and so on; [h] is what hid is called
 there. The same command again resumes what is unfinished; --jobs 2 trains two at once.
-Brackets stand in quotes, for some shells give them a meaning of their own.
+Put brackets in quotes: some shells give them a meaning of their own.
 """
 
 

@@ -129,12 +129,12 @@ def resume_action(thunk: Callable, kwargs: dict, num_cpu: int = 1, overwrite: bo
     found = _read_folder(folder)
     if found.is_empty:
         return "start"
-    if found.latest is None and not found.finished and not found.diverged:
-        if found.ours or not found.job:
-            raise UserError(
-                f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
-                f"Choose another --exp_name. {START_OVER}"
-            )
+    unfinished = found.latest is None and not found.finished and not found.diverged
+    if unfinished and (found.ours or not found.job):
+        raise UserError(
+            f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
+            f"Choose another --exp_name. {START_OVER}"
+        )
     asked = kwargs | dict(num_procs=num_cpu)
     wrote = found.ours and found.config["algorithm"] == algorithm_name(thunk)  # or a copy of it
     has_config = found.latest is not None or (found.diverged and found.ours)
