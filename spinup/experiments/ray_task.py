@@ -55,12 +55,7 @@ def train(
     paths: where the driver finds modules
     driver: the actor at the driver
     """
-    # A task's main thread that waits for an answer would lend its CPU to another task.
-    aside = ThreadPoolExecutor(1)
-
-    def ask(question, *args):
-        return aside.submit(import_ray().get, question.remote(*args)).result()
-
+    ask = _make_ask()
     shared = Path(token).exists() and SCRATCH not in os.environ
     sent: Sent = {}
     folder = Path(token).parent
@@ -88,6 +83,17 @@ def train(
         _end(process)
         if not shared:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_ask() -> Callable:
+    """A function that asks the driver's actor for something and waits for the answer."""
+    # A task's main thread that waits for an answer would lend its CPU to another task.
+    aside = ThreadPoolExecutor(1)
+
+    def ask(question, *args):
+        return aside.submit(import_ray().get, question.remote(*args)).result()
+
+    return ask
 
 
 def _fetched(fetch: Callable[[], FolderDelta], sent: Sent) -> Path:

@@ -33,15 +33,10 @@ def resume(
     folder = require_run(run_folder, "spinup resume")
     config = read_config(folder)
     algorithm = algorithm_of(config, folder)
-    env = config.get("env_fn")
-    if not isinstance(env, dict) or config.get("actor_critic") != default_network(algorithm):
-        raise UserError(
-            f"{folder} was started from a script, with an environment or networks of its own. "
-            "Resume it there: call the same function with resume=True."
-        )
+    _refuse_networks_of_a_script(algorithm, config, folder)
     try:
         settings = saved_settings(algorithm, config, folder)
-        env = saved_env(env)
+        env = saved_env(config["env_fn"])
     except UserError as error:
         raise UserError(f"{folder}/config.json cannot be resumed from: {error}")
     num_cpu = saved_num_procs(config, folder)
@@ -59,6 +54,15 @@ def resume(
         **env,
         **logging,
     )
+
+
+def _refuse_networks_of_a_script(algorithm, config, folder):
+    env, networks = config.get("env_fn"), config.get("actor_critic")
+    if not isinstance(env, dict) or networks != default_network(algorithm):
+        raise UserError(
+            f"{folder} was started from a script, with an environment or networks of its own. "
+            "Resume it there: call the same function with resume=True."
+        )
 
 
 # What config.json holds besides the settings of an algorithm.

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,13 @@ def train(
         name = exp_name or default_exp_name(algorithm)
         where = setup_logger_kwargs(name, settings.get("seed", 0), data_dir, datestamp)
         where |= {} if output_dir is None else dict(output_dir=str(output_dir))
-        procs = num_procs() if under_launcher() else num_cpu
         where |= {key: True for key, on in logging.items() if on}
-        decided = on_first_process(
-            lambda: _decide(algorithm, kwargs, where, procs, overwrite, retry)
-        )
+        procs = num_procs() if under_launcher() else num_cpu
+        decide = partial(_decide, algorithm, kwargs, where, procs, overwrite, retry)
+        decided = on_first_process(decide)
     mpi_fork(num_cpu, handed_over=json.dumps(decided))  # from here on in every process
-    with (
-        explain_memory(defaults_of(algorithm) | kwargs),
-        _explain_broken_pipe(decided["logger_kwargs"]["output_dir"]),
-    ):
+    folder = decided["logger_kwargs"]["output_dir"]
+    with explain_memory(defaults_of(algorithm) | kwargs), _explain_broken_pipe(folder):
         algorithm(**kwargs | decided)
 
 
