@@ -32,8 +32,8 @@ demo: .venv/ready  ## train PPO for half a minute, draw its curve, record a vide
 	@echo
 	@echo 'Look at  $(DEMO)/curve.png  (how it learned)  and  $(DEMO)/agent.mp4  (how it plays).'
 	@echo 'Then try:'
-	@echo '    $(BIN)/spinup sac --env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --hid [64,64]'
-	@echo '    $(BIN)/spinup watch data/cmd_sac/cmd_sac_s0 --video pendulum.mp4'
+	@echo '    $(BIN)/spinup sac --env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --hid "[64,64]"'
+	@echo '    $(BIN)/spinup watch data/cmd_sac_pytorch/cmd_sac_pytorch_s0 --video pendulum.mp4'
 	@echo '    $(BIN)/spinup ppo --help'
 	@echo 'and read spinup/algos/pytorch/ppo/README.md, then ppo.py beside it.'
 

@@ -9,11 +9,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 # What commands import when they need it: once here, instead of in every forked process.
-for _module in ("torch", "pandas", "scipy.stats", "matplotlib.figure", "pygame", "imageio_ffmpeg",
-                "gymnasium.envs.classic_control", "gymnasium.wrappers", "cloudpickle",
-                "spinup.algos.pytorch.ppo.ppo", "spinup.algos.pytorch.dqn.dqn",
-                "spinup.algos.pytorch.sac.sac", "spinup.results.playback",
-                "spinup.experiments.jobs", "spinup.results.report"):  # fmt: skip
+for _module in (
+    "torch",
+    "pandas",
+    "scipy.stats",
+    "matplotlib.figure",
+    "pygame",
+    "imageio_ffmpeg",
+    "gymnasium.envs.classic_control",
+    "gymnasium.wrappers",
+    "cloudpickle",
+    "spinup.algos.pytorch.ppo.ppo",
+    "spinup.algos.pytorch.dqn.dqn",
+    "spinup.algos.pytorch.sac.sac",
+    "spinup.results.playback",
+    "spinup.experiments.jobs",
+    "spinup.results.report",
+):
     import_module(_module)
 
 

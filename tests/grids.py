@@ -17,16 +17,22 @@ REPOSITORY = Path(__file__).parents[1]
 EPOCHS, SEEDS = 8, range(4)
 SMALL = dict(env_name="CartPole-v1", steps_per_epoch=300, ac_kwargs=dict(hidden_sizes=[8]))
 DQN = dict(
-    start_steps=50, update_after=50, update_every=10, batch_size=8, replay_size=500,
+    start_steps=50,
+    update_after=50,
+    update_every=10,
+    batch_size=8,
+    replay_size=500,
     num_test_episodes=1,
-)  # fmt: skip
+)
 # An algorithm, one that keeps a replay, and a function of the script around an algorithm.
 KINDS = {
     "vpg": (vpg_pytorch, dict(train_v_iters=2)),
     "dqn": (dqn_pytorch, DQN),
-    "wrapped": (lambda lr, **settings: vpg_pytorch(pi_lr=lr, **settings),
-                dict(train_v_iters=2, lr=0.01)),
-}  # fmt: skip
+    "wrapped": (
+        lambda lr, **settings: vpg_pytorch(pi_lr=lr, **settings),
+        dict(train_v_iters=2, lr=0.01),
+    ),
+}
 
 
 def wheels_come_off(**settings):

@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import kinds
 import numpy as np
 
 REPOSITORY = Path(__file__).parents[1]
@@ -43,6 +44,7 @@ SETTINGS = dict(
     "--strategy episode --num_test_episodes 1",
 )
 # Kinds of them that keep more state, or draw otherwise.
+SETTINGS |= {name: kinds.small_flags(name) for name in kinds.ALGORITHMS if name not in SETTINGS}
 SETTINGS |= {
     "dqn prioritized": SETTINGS["dqn"] + " --prioritized --n_step 3 --ac_kwargs:dueling",
     "sac discrete": SETTINGS["sac"].replace("Pendulum-v1", "CartPole-v1"),

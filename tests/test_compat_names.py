@@ -184,8 +184,13 @@ def test_names_from_the_top():
 def test_settings_of_the_user():
     from spinup import user_config
 
-    for name in ("DEFAULT_BACKEND", "DEFAULT_DATA_DIR", "FORCE_DATESTAMP", "DEFAULT_SHORTHAND",
-                 "WAIT_BEFORE_LAUNCH"):  # fmt: skip
+    for name in (
+        "DEFAULT_BACKEND",
+        "DEFAULT_DATA_DIR",
+        "FORCE_DATESTAMP",
+        "DEFAULT_SHORTHAND",
+        "WAIT_BEFORE_LAUNCH",
+    ):
         assert hasattr(user_config, name)
 
 

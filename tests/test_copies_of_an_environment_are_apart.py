@@ -4,23 +4,20 @@ import gym as gym_of_old
 import gymnasium as gym
 import numpy as np
 import pytest
+from kinds import ALGORITHMS, ENVS, OFF_POLICY
 
 import spinup
 from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import UserError
 
-ON_POLICY = ["reinforce", "vpg", "trpo", "ppo"]
-OFF_POLICY = ["ddpg", "td3", "sac", "dqn", "acer", "her"]
-ENVS = dict.fromkeys(["ddpg", "td3", "sac"], "Pendulum-v1") | dict(her="spinup/BitFlip-v0")
-
 
 def made(name):
     import spinup.envs  # noqa: F401  (registers the goal environments)
 
-    return gym.make(ENVS.get(name, "CartPole-v1"))
+    return gym.make(ENVS[name])
 
 
-@pytest.mark.parametrize("name", ON_POLICY + OFF_POLICY)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_one_object_for_two_copies_is_refused_and_no_folder_is_touched(name, tmp_path):
     env, where = made(name), tmp_path / "run"
     with pytest.raises(UserError, match="same .* object twice.*lambda: gymnasium.make"):

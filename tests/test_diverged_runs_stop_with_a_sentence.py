@@ -10,9 +10,11 @@ from pathlib import Path
 
 import broken
 import gymnasium as gym
+import kinds
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 
 import spinup
 from spinup.algos.pytorch.ppo import core as ppo_core
@@ -36,11 +38,13 @@ OFF = dict(
     num_test_episodes=1,
 )  # fmt: skip
 ON = dict(train_v_iters=2)
-ALGORITHMS = dict(
-    vpg=ON, trpo=ON, ppo=ON | dict(train_pi_iters=2), reinforce={}, ddpg=OFF, td3=OFF, sac=OFF,
-    dqn=OFF, acer=dict(num_test_episodes=1, replay_start=20, n_steps=7),
-)  # fmt: skip
-DISCRETE_ONLY = ("dqn", "acer")
+SIZES = OFF | ON | dict(train_pi_iters=2, replay_start=20, n_steps=7)
+ALGORITHMS = {
+    name: {key: value for key, value in SIZES.items() if key in kinds.parameters(name)}
+    for name in kinds.ALGORITHMS
+    if name not in kinds.GOALS
+}
+DISCRETE_ONLY = [name for name in ALGORITHMS if not kinds.takes(name, Box(-1, 1, (1,)))]
 
 
 def train(algorithm, folder, env=None, **settings):

@@ -1,5 +1,6 @@
 """Equal seeds give equal numbers twice; different seeds differ; zero is a seed like any other."""
 
+import kinds
 import pytest
 import torch
 
@@ -18,6 +19,9 @@ SETTINGS = dict(
     dqn=("CartPole-v1", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
     her=("spinup/BitFlip-v0", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
 )
+SETTINGS |= {
+    name: (kinds.ENVS[name], kinds.small(name)) for name in kinds.ALGORITHMS if name not in SETTINGS
+}
 SETTINGS |= {
     "dqn prioritized": ("CartPole-v1", SETTINGS["dqn"][1] | dict(prioritized=True, n_step=3)),
     "sac discrete": ("CartPole-v1", SETTINGS["sac"][1]),

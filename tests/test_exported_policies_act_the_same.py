@@ -6,6 +6,7 @@ import sys
 from functools import partial
 
 import gymnasium as gym
+import kinds
 import numpy as np
 import onnx
 import onnxruntime
@@ -79,10 +80,11 @@ RUNS = {
     "her": ("her", EnvMaker("spinup/Reach-v0"), OFF),
     "her discrete": ("her", EnvMaker("spinup/BitFlip-v0", dict(n=5)), OFF),
 }  # fmt: skip
-
-
-def test_every_algorithm_is_here():
-    assert {algorithm for algorithm, *_ in RUNS.values()} == set(spinup.ALGORITHMS["pytorch"])
+RUNS |= {
+    name: (name, EnvMaker(kinds.ENVS[name]), kinds.small(name, **ONCE))
+    for name in kinds.ALGORITHMS
+    if name not in {algorithm for algorithm, *_ in RUNS.values()}
+}
 
 
 def train(kind, folder, keep_models=False, **more):

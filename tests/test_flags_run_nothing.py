@@ -63,7 +63,7 @@ def all_but_train(algorithm, argv, config=None):
         assert isinstance(grid.variant_name(variant), str)
         fitted = cli_train.fit_variant(algorithm, config or {}, variant)
         check({key: value for key, value in fitted.items() if key not in flags.LAUNCHER})
-        check_ac_kwargs(algorithms._defaults(algorithm)["actor_critic"], fitted.get("ac_kwargs"))
+        check_ac_kwargs(algorithms.defaults_of(algorithm)["actor_critic"], fitted.get("ac_kwargs"))
         json.dumps(convert_json(fitted))
     return run_options
 
@@ -73,7 +73,8 @@ def test_the_listener_hears(tmp_path):
         open(tmp_path / "made", "w").close()
 
 
-known = [*flags.SHORT_FOR, *flags.LAUNCHER, "gamma", "seed", "epochs", "alpha", "algo", "device"]
+known = [*flags.SUBSTITUTIONS, *flags.LAUNCHER, "gamma", "seed", "epochs", "alpha", "algo"]
+known += ["device"]
 known += ["ac_kwargs", "ac_kwargs:activation", "env_kwargs:a:b", "target_kl", "batch_size"]
 names = st.sampled_from(known) | st.text(max_size=8)
 brackets = st.sampled_from(["", "", "[h]", "[]", "[", "]", "[a]b", "[[x]]"]) | st.text(max_size=4)

@@ -1,6 +1,7 @@
 """A grid that is killed or interrupted or has a bad variant ends, restarted, as one left alone."""
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -16,6 +17,8 @@ from pathlib import Path
 import grids
 import pyte
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
 from spinup.experiments import board, jobs, processes
 from spinup.experiments.jobs import run_jobs
@@ -38,8 +41,11 @@ def start(*words, mark="") -> subprocess.Popen:
     environment = {**os.environ, "MARK": mark, "PYTHONPATH": str(grids.REPOSITORY)}
     return subprocess.Popen(
         [sys.executable, grids.__file__, *map(str, words)],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def wait_for(condition, what, seconds=120):
@@ -262,34 +268,34 @@ report_errors(lambda: run_jobs(grid, at_once))
 
 
 def on_a_terminal(command, columns=70, rows=40):
-    """Every picture that a terminal shows while a program runs, and its exit code."""
+    """Every screen that a terminal shows while a program runs, and its exit code."""
     environment = {**os.environ, "PYTHONPATH": str(grids.REPOSITORY)}
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(command, env=environment, stdin=its, stdout=its, stderr=its)
     os.close(its)
     screen = pyte.Screen(columns, rows)
-    stream, pictures = pyte.ByteStream(screen), []
+    stream, screens = pyte.ByteStream(screen), []
     while True:
         try:
             stream.feed(os.read(ours, 65536))
         except OSError:  # hung up
             break
-        pictures.append("\n".join(line.rstrip() for line in screen.display).rstrip())
+        screens.append("\n".join(line.rstrip() for line in screen.display).rstrip())
     os.close(ours)
-    return pictures, process.wait()
+    return screens, process.wait()
 
 
 def test_a_terminal_shows_one_table_that_changes(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    pictures, code = on_a_terminal([sys.executable, tmp_path / "program.py", "2", tmp_path, "5"])
+    screens, code = on_a_terminal([sys.executable, tmp_path / "program.py", "2", tmp_path, "5"])
     assert code == 1
-    assert all(picture.count("5 runs:") <= 1 for picture in pictures)
-    some = "\n".join(pictures)
+    assert all(screen_text.count("5 runs:") <= 1 for screen_text in screens)
+    some = "\n".join(screens)
     assert "5 runs: 2 running, 3 queued" in some
     assert re.search(r"  running  t_s1   epoch [1-4]/5, return 1[0-3], 00:0[01] left\n", some)
     assert re.search(r"  queued   t_s4\n", some)
-    last = pictures[-1]
+    last = screens[-1]
     assert "5 runs: 4 done, 1 failed" in last
     assert "  done     t_s4   epoch 5/5, return 44" in last
     assert "  failed   t_s3   epoch 5/5, return 34" in last
@@ -302,9 +308,11 @@ def test_a_terminal_shows_one_table_that_changes(tmp_path):
 def test_a_small_terminal_shows_what_matters(tmp_path):
     runs = [jobs.Run(job) for job in grids.twelve(tmp_path)]
     runs[7].state, runs[9].state, runs[10].state = "running", "failed", "running"
-    lines = board.table(runs, width=30, height=7)
-    assert len(lines) == 7 and all(len(re.sub(r"\x1b\[[\d;]*m", "", s)) <= 30 for s in lines)
-    shown = "\n".join(lines)
+    console = Console(file=io.StringIO(), width=30)
+    console.print(board.table(runs, height=7))
+    shown = console.file.getvalue()
+    lines = shown.splitlines()
+    assert len(lines) == 7 and all(cell_len(line) <= 30 for line in lines)
     assert "12 runs: 2 running, 9 queued," in shown
     assert all(name in shown for name in ("dqn_s2", "vpg_s3", "dqn_s3", "… and 7 more"))
 

@@ -6,6 +6,7 @@ import json
 
 import grids
 import pytest
+from rich.cells import cell_len
 
 import spinup
 from spinup.experiments.job import write_job_file
@@ -36,11 +37,15 @@ def write(folder, config=None, table=None, job=None):
 def train(folder, algorithm, epochs):
     with contextlib.redirect_stdout(io.StringIO()):
         getattr(spinup, f"{algorithm}_pytorch")(
-            EnvMaker("CartPole-v1"), seed=3, epochs=epochs, resume=True,
-            steps_per_epoch=100, ac_kwargs=dict(hidden_sizes=[8]),
+            EnvMaker("CartPole-v1"),
+            seed=3,
+            epochs=epochs,
+            resume=True,
+            steps_per_epoch=100,
+            ac_kwargs=dict(hidden_sizes=[8]),
             logger_kwargs=dict(output_dir=str(folder), exp_name="try"),
             **(grids.DQN if algorithm == "dqn" else dict(train_v_iters=1)),
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +70,16 @@ def data(tmp_path_factory):
     write(data / "empty", dict(original, algorithm="vpg_pytorch"), "")
     write(data / "no_json", "{ 'epochs': ", header + rows)
     write(data / "a_list", "[1, 2]", header + rows)
-    write(data / "function", None, None, {
-        "seed": 4, "env_name": "Acrobot-v1", "job": {"state": "finished", "function": "mine"},
-    })  # fmt: skip
+    write(
+        data / "function",
+        None,
+        None,
+        {
+            "seed": 4,
+            "env_name": "Acrobot-v1",
+            "job": {"state": "finished", "function": "mine"},
+        },
+    )
     (data / "no_run").mkdir()
     write(data / "done" / "older_runs" / "1", original, header + rows)
     return data
@@ -80,14 +92,25 @@ def test_each_run_is_told_by_its_state(data):
     finally:
         unlock(data / "held")
     assert {name: run["state"] for name, run in runs.items()} == dict(
-        done="finished", tested="finished", stopped="stopped", held="running", failed="failed",
-        half_failed="failed", original="original", cut="stopped", empty="stopped",
-        no_json="stopped", a_list="stopped", function="finished",
-    )  # fmt: skip
+        done="finished",
+        tested="finished",
+        stopped="stopped",
+        held="running",
+        failed="failed",
+        half_failed="failed",
+        original="original",
+        cut="stopped",
+        empty="stopped",
+        no_json="stopped",
+        a_list="stopped",
+        function="finished",
+    )
     done = runs["done"]
     assert (done["algorithm"], done["environment"], done["seed"]) == (
-        "vpg_pytorch", "CartPole-v1", 3,
-    )  # fmt: skip
+        "vpg_pytorch",
+        "CartPole-v1",
+        3,
+    )
     assert (done["epochs_done"], done["epochs"]) == (3, 3)
     last = read_table(data / "done" / "progress.txt").last
     assert done["performance"] == last["AverageEpRet"]
@@ -99,8 +122,9 @@ def test_each_run_is_told_by_its_state(data):
     assert (old["seed"], old["epochs_done"], old["epochs"]) == (7, 2, 2)
     assert (old["performance"], old["steps_per_second"]) == (31.25, 2000)
     assert (runs["function"]["algorithm"], runs["function"]["environment"]) == (
-        "mine", "Acrobot-v1",
-    )  # fmt: skip
+        "mine",
+        "Acrobot-v1",
+    )
 
 
 def test_broken_runs_are_listed_with_what_is_wrong(data):
@@ -111,8 +135,11 @@ def test_broken_runs_are_listed_with_what_is_wrong(data):
     assert "cannot be read as JSON" in runs["no_json"]["problem"]
     assert "should hold a JSON object" in runs["a_list"]["problem"]
     assert {name for name, run in runs.items() if run["problem"]} == {
-        "cut", "empty", "no_json", "a_list",
-    }  # fmt: skip
+        "cut",
+        "empty",
+        "no_json",
+        "a_list",
+    }
     text = listed(data)
     for name in ("cut", "empty", "no_json", "a_list"):
         assert f"\n{data / name}/" in text  # the sentence begins with the file
@@ -122,12 +149,26 @@ def test_the_table_has_a_line_for_each(data):
     lines = listed(data / "done", data / "original", data / "done").splitlines()
     assert len(lines) == 3
     assert lines[0].split() == [
-        "State", "Algorithm", "Environment", "Seed", "Epochs", "Return", "Steps/s", "Folder",
-    ]  # fmt: skip
+        "State",
+        "Algorithm",
+        "Environment",
+        "Seed",
+        "Epochs",
+        "Return",
+        "Steps/s",
+        "Folder",
+    ]
     assert lines[1].split()[:5] == ["finished", "vpg_pytorch", "CartPole-v1", "3", "3/3"]
     assert lines[2].split() == [
-        "original", "-", "-", "7", "2/2", "31.25", "2000", str(data / "original"),
-    ]  # fmt: skip
+        "original",
+        "-",
+        "-",
+        "7",
+        "2/2",
+        "31.25",
+        "2000",
+        str(data / "original"),
+    ]
     assert len({line.index(str(data)) for line in lines[1:]}) == 1  # below each other
 
 
@@ -143,3 +184,27 @@ def test_numbers_that_are_none_are_still_json(tmp_path):
     run = by_name(tmp_path)["run"]
     assert run["performance"] is None and run["steps_per_second"] is None
     assert " nan " in listed(tmp_path)
+
+
+def test_texts_of_runs_are_no_markup(tmp_path):
+    name = "[bold]x[/bold] :smile: [link=http://x]"
+    write(tmp_path / "run", dict(algorithm=name, seed=0), "Epoch\tTime\n0\t1\n")
+    assert name in listed(tmp_path)
+
+
+def test_columns_stand_below_each_other_in_every_script(tmp_path):
+    for folder, name in (("a", "強化学習"), ("b", "CartPole-v1")):
+        config = dict(algorithm="x", environment=dict(id=name), seed=0)
+        write(tmp_path / folder, config, "Epoch\tTime\n0\t1\n")
+    lines = listed(tmp_path).splitlines()[1:]
+    places = {cell_len(line.partition(str(tmp_path))[0]) for line in lines}
+    assert len(lines) == 2 and len(places) == 1
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"])
+def test_a_pipe_gets_plain_lines_that_are_not_cut(variable, tmp_path, monkeypatch):
+    monkeypatch.setenv(variable, "1")
+    folder = tmp_path / ("long" * 40)
+    write(folder, dict(algorithm="vpg_pytorch", seed=0), "Epoch\tTime\n0\t1\n")
+    lines = listed(tmp_path).splitlines()
+    assert len(lines) == 2 and lines[1].endswith(str(folder)) and "\x1b" not in lines[1]

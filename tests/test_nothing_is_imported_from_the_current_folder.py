@@ -13,7 +13,7 @@ from spinup import ppo_pytorch
 from spinup.parts.make_env import EnvMaker
 
 SCRIPT = "import sys\nfrom spinup.run import main\nsys.exit(main())\n"  # as pip installs it
-TINY = "--epochs 1 --steps_per_epoch 60 --train_pi_iters 1 --train_v_iters 1 --hid [4]"
+SMALL = "--epochs 1 --steps_per_epoch 60 --train_pi_iters 1 --train_v_iters 1 --hid [4]"
 # What libraries start to look for other libraries and for fonts.
 LOOKS = re.compile(r"fc-list|ldconfig|objdump|gcc|import ctypes|'ld'")
 MODULE = [sys.executable, "-m"]
@@ -23,7 +23,7 @@ COMMANDS = {
     "ls as a module": ("spinup.run ls run", None),
     "compare": ("spinup compare run --csv", None),
     "plot": ("spinup plot run", "run/plot.png"),
-    "plot as a module": ("spinup.utils.plot run -o picture.svg", "picture.svg"),
+    "plot as a module": ("spinup.utils.plot run -o figure.svg", "figure.svg"),
     "report": ("spinup report run", "run/report.html"),
     "export": ("spinup export run", "run/policy.onnx"),
     "watch": ("spinup watch run -n 1 --norender", None),
@@ -47,7 +47,7 @@ def trained(tmp_path_factory):
     ppo_pytorch(
         EnvMaker("CartPole-v1"), logger_kwargs=where, epochs=1, ac_kwargs=ac_kwargs, **settings
     )
-    line = f"ppo --env CartPole-v1 --cpu 2 --exp_name two --data_dir {folder / 'x'} {TINY}"
+    line = f"ppo --env CartPole-v1 --cpu 2 --exp_name two --data_dir {folder / 'x'} {SMALL}"
     command = [*MODULE, "spinup.run", *line.split()]
     subprocess.run(command, check=True, capture_output=True, cwd=audited.REPOSITORY)
     (folder / "x" / "two" / "two_s0").rename(folder / "two")
@@ -66,7 +66,7 @@ def words_of(line, tmp_path):
     script = tmp_path / "bin" / "spinup"
     script.parent.mkdir(exist_ok=True)
     script.write_text(SCRIPT)
-    rest += TINY.split() if "--exp_name" in rest else []
+    rest += SMALL.split() if "--exp_name" in rest else []
     return [sys.executable, str(script), *rest] if first == "spinup" else [*MODULE, first, *rest]
 
 
@@ -114,9 +114,12 @@ def test_in_a_checkout_nothing_else_of_it_is_imported(downloaded, tmp_path):
     (downloaded / "spinup").symlink_to(audited.REPOSITORY / "spinup")
     paths = dict(PYTHONPATH=str(tmp_path / "watch"))
     code, output, heard = audited.run(
-        [*MODULE, "spinup.run", *COMMANDS["grid"][0].split()[1:], *TINY.split()],
-        downloaded, tmp_path, downloaded, **paths,
-    )  # fmt: skip
+        [*MODULE, "spinup.run", *COMMANDS["grid"][0].split()[1:], *SMALL.split()],
+        downloaded,
+        tmp_path,
+        downloaded,
+        **paths,
+    )
     assert code == 0, output
     assert list((tmp_path / "marks").iterdir()) == []
     ran = {Path(path).relative_to(downloaded).parts[0] for path in heard.of("run")}
@@ -139,9 +142,9 @@ def test_a_package_that_is_typed_is_imported_and_no_other(downloaded, tmp_path):
         command = words_of("spinup", tmp_path) + list(words)
         return audited.run(command, downloaded, tmp_path, downloaded)[:2]
 
-    code, output = spinup("ppo", "--env", "mine:Mine-v0", *TINY.split(), *data)
+    code, output = spinup("ppo", "--env", "mine:Mine-v0", *SMALL.split(), *data)
     assert code == 0, output
-    code, output = spinup("ppo", "--env", "mine:Mine-v0", "--seed", "1", "2", *TINY.split(), *data)
+    code, output = spinup("ppo", "--env", "mine:Mine-v0", "--seed", "1", "2", *SMALL.split(), *data)
     assert code == 0 and "[2/2]" in output, output  # the processes of a grid find it as well
     folder = downloaded / "kept" / "mine" / "mine_s0"
     rows = (folder / "progress.txt").read_text()
@@ -157,7 +160,7 @@ def test_a_package_that_is_typed_is_imported_and_no_other(downloaded, tmp_path):
     assert code == 0 and (folder / "progress.txt").read_text().startswith(rows), output
     assert list((tmp_path / "marks").iterdir()) == []
     (downloaded / "mine.py").write_text(MINE.format(more="import evil"))
-    code, output = spinup("ppo", "--env", "mine:Mine-v0", *TINY.split(), *data)
+    code, output = spinup("ppo", "--env", "mine:Mine-v0", *SMALL.split(), *data)
     assert code == 2 and "evil lies in the current folder" in output
     assert list((tmp_path / "marks").iterdir()) == []
 
@@ -174,9 +177,14 @@ def test_an_empty_entry_of_pythonpath_is_no_leave(downloaded, tmp_path):
 
 
 NAMES = [
-    "evil:CartPole-v1", "os:evil:CartPole-v1", "evil:x:CartPole-v1", ":evil:CartPole-v1",
-    "os.evil:CartPole-v1", "GymV26Environment-v0", "shimmy:GymV26Environment-v0",
-]  # fmt: skip
+    "evil:CartPole-v1",
+    "os:evil:CartPole-v1",
+    "evil:x:CartPole-v1",
+    ":evil:CartPole-v1",
+    "os.evil:CartPole-v1",
+    "GymV26Environment-v0",
+    "shimmy:GymV26Environment-v0",
+]
 PROGRAM = """
 import json
 from spinup.run import main

@@ -48,9 +48,13 @@ def test_no_case_is_a_finding():
 
 @pytest.mark.parametrize(
     ("kind", "found"),
-    [("broken", "traceback"), ("endless", "hang"), ("odd", "exit_code_7"),
-     ("silent", "exit_code_2_without_a_sentence")],
-)  # fmt: skip
+    [
+        ("broken", "traceback"),
+        ("endless", "hang"),
+        ("odd", "exit_code_7"),
+        ("silent", "exit_code_2_without_a_sentence"),
+    ],
+)
 def test_the_fuzzer_sees_what_is_planted(kind, found):
     program = PLANTED.format(benchmarks=str(ROOT / "benchmarks"), kind=kind)
     ended = python("-c", program)

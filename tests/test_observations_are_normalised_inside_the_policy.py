@@ -8,6 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 
 import gymnasium as gym
+import kinds
 import numpy as np
 import pytest
 import torch
@@ -184,7 +185,7 @@ def test_a_run_has_the_statistics_of_every_observation_it_acted_on(num_envs, tmp
     np.testing.assert_allclose(normalizer.var.sqrt().numpy(), everything.std(0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", ["reinforce", "vpg", "trpo", "ppo"])
+@pytest.mark.parametrize("algorithm", kinds.ON_POLICY)
 def test_every_on_policy_algorithm_learns_the_statistics(algorithm, tmp_path):
     ac = getattr(spinup, f"{algorithm}_pytorch")(
         EnvMaker("CartPole-v1"), steps_per_epoch=100, epochs=2, train_v_iters=2,

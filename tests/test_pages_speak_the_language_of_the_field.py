@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
+from kinds import OFF_POLICY, ON_POLICY
 
 ROOT = Path(__file__).resolve().parents[1]
 ALGORITHMS = ROOT / "spinup" / "algos" / "pytorch"
@@ -100,8 +101,6 @@ ONLY_IN = {  # names that are wrong only in the modules that they came from
     "fitting": "backend|run_setup", "adopt": "standardize|envs", "_place": "fast",
     "_places": "fast", "descend": "learning", "talk": "job", "Home": "ray",
 }  # fmt: skip
-ON_POLICY = ["reinforce", "vpg", "trpo", "ppo"]
-OFF_POLICY = ["acer", "dqn", "ddpg", "td3", "sac", "her"]
 
 # Standard terms, and the pages that must say them: the folder of an algorithm, or a file.
 TERMS = {

@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
+from kinds import ENVS, OFF_POLICY
 
 import spinup
 from spinup.algos.pytorch.acer.acer import replays_due
@@ -17,10 +18,6 @@ from spinup.parts.seeds import Seeds, derive, framework_seed, run_seeds
 SMALL = dict(
     steps_per_epoch=20, epochs=1, num_test_episodes=1, max_ep_len=5, replay_size=100, num_envs=2,
     ac_kwargs=dict(hidden_sizes=[4]),
-)  # fmt: skip
-OFF_POLICY = dict(
-    ddpg="Pendulum-v1", td3="Pendulum-v1", sac="Pendulum-v1", dqn="CartPole-v1",
-    acer="CartPole-v1", her="spinup/BitFlip-v0",
 )  # fmt: skip
 
 
@@ -41,7 +38,7 @@ def test_buffer_sampler_and_environments_of_neighbouring_seeds_have_streams_of_t
     for seed in (0, 1, 2, 10_000):
         where = tmp_path / str(seed)
         getattr(spinup, f"{name}_pytorch")(
-            EnvMaker(OFF_POLICY[name]), seed=seed, logger_kwargs=dict(output_dir=where), **SMALL
+            EnvMaker(ENVS[name]), seed=seed, logger_kwargs=dict(output_dir=where), **SMALL
         )
         found += streams_of(where / "checkpoint" / "epoch1.rank0.npz")
     assert len(found) == 4 * (1 + 3 + 2)

@@ -12,7 +12,7 @@ from pathlib import Path
 import grids
 import pytest
 
-from spinup.experiments import ray_jobs
+from spinup.experiments import folder_delta, ray_cluster, ray_task
 from spinup.experiments.jobs import run_jobs
 from spinup.parts.errors import JobsFailed, UserError
 from spinup.parts.run_folder import read_latest
@@ -29,7 +29,7 @@ def cluster():
     temporary = tempfile.mkdtemp(prefix="r")  # a short path: sockets are kept in it
     before = os.environ.get("RAY_TMPDIR")
     os.environ["RAY_TMPDIR"] = temporary
-    ray_jobs._import_ray()
+    ray_cluster.import_ray()
     from ray.cluster_utils import Cluster
 
     head = dict(num_cpus=0, include_dashboard=False, _system_config=QUICK)
@@ -130,7 +130,7 @@ def test_a_node_dies_and_all_finish(cluster, add_node, tmp_path, capsys):
 def test_without_a_shared_folder_too(cluster, add_node, tmp_path, capsys):
     """Long runs that keep a replay: what is sent is sent while they train."""
     data, epochs = tmp_path / "data", MANY
-    own = {ray_jobs.SCRATCH: str(tmp_path / "scratch")}
+    own = {ray_task.SCRATCH: str(tmp_path / "scratch")}
     add_node(**own)
     doomed = add_node(**own)
 
@@ -155,7 +155,7 @@ def test_without_a_shared_folder_too(cluster, add_node, tmp_path, capsys):
 
 def test_ctrl_c_reaches_the_nodes(cluster, add_node, tmp_path):
     assert threading.current_thread() is threading.main_thread()
-    add_node(**{ray_jobs.SCRATCH: str(tmp_path / "scratch")})
+    add_node(**{ray_task.SCRATCH: str(tmp_path / "scratch")})
     data, many = tmp_path / "data", 2000
     done = meanwhile(lambda: epochs_of(data), lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt, match="Stopped") as stopped:
@@ -217,16 +217,16 @@ def test_a_folder_delta_has_what_is_new_and_nothing_else(tmp_path):
 
     (here / ".lock").touch()
     save(1, b"abc", "one\n")
-    first = ray_jobs.pack(here, sent)
+    first = folder_delta.pack(here, sent)
     assert ".lock" not in first.files and first.news["progress.txt"] == (0, b"one\n")
-    ray_jobs.unpack(first, there)
+    folder_delta.unpack(first, there)
     (here / ".lock").unlink()
     assert contents(there) == contents(here)
     time.sleep(0.02)  # beyond what the clock of files may miss
     save(2, b"abcdef", "One\ntwo\n")
-    second = ray_jobs.pack(here, sent)
+    second = folder_delta.pack(here, sent)
     assert second.news["checkpoint/ring/0.rows"] == (3, b"def")
     assert second.news["progress.txt"] == (0, b"One\ntwo\n")  # not only longer: another
-    ray_jobs.unpack(second, there)
+    folder_delta.unpack(second, there)
     assert contents(there) == contents(here)
-    assert ray_jobs.pack(here, sent).news == {}
+    assert folder_delta.pack(here, sent).news == {}

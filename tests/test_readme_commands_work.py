@@ -20,8 +20,10 @@ def test_the_two_commands_are_targets_of_the_makefile():
     for target in ("setup", "demo", "test"):
         listed = subprocess.run(
             ["make", "--dry-run", "--always-make", target],
-            cwd=REPOSITORY, capture_output=True, text=True,
-        )  # fmt: skip
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+        )
         assert listed.returncode == 0
         assert "--constraint constraints.txt" in listed.stdout
 
@@ -38,9 +40,11 @@ def type_in(block, count, folder, *more):
             words += more
         ended = subprocess.run(
             [sys.executable, "-m", "spinup.run", *words],
-            cwd=folder, capture_output=True, text=True,
+            cwd=folder,
+            capture_output=True,
+            text=True,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        )  # fmt: skip
+        )
         assert ended.returncode == 0, ended.stderr
 
 
@@ -69,9 +73,11 @@ def test_the_python_examples(tmp_path):
     program = program.replace("epochs=10", "epochs=1, steps_per_epoch=100")
     ended = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=tmp_path, capture_output=True, text=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )  # fmt: skip
+    )
     assert ended.returncode == 0, ended.stderr
     assert "5 episodes: return" in ended.stdout
 

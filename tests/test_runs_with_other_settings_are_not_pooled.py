@@ -77,16 +77,22 @@ def test_pooled_environments_must_have_the_same_settings(tmp_path):
         (dict(lr=0.1), dict(lr=0.2), ["lr 0.1", "lr 0.2"]),
         (dict(lr=0.1, ent_coef=0.0), dict(lr=0.1), ["", ""]),  # an older version knew no ent_coef
         (dict(ac_kwargs={}), dict(ac_kwargs=None), ["", ""]),
-        (dict(ac_kwargs=None), dict(ac_kwargs=dict(h=[8])),
-         ["ac_kwargs:h default", "ac_kwargs:h [8]"]),
+        (
+            dict(ac_kwargs=None),
+            dict(ac_kwargs=dict(h=[8])),
+            ["ac_kwargs:h default", "ac_kwargs:h [8]"],
+        ),
         (dict(max_ep_len=None), dict(max_ep_len=5), ["max_ep_len null", "max_ep_len 5"]),
         (dict(f="<function f at 0x7f01>"), dict(f="<function f at 0x7f02>"), ["", ""]),
         (dict(f=1), dict(f="1"), ["f 1", 'f "1"']),
         (dict(num_procs=1), dict(num_procs=2), ["num_procs 1", "num_procs 2"]),
-        (dict(environment=dict(kwargs=dict(g=1))), dict(environment=dict(kwargs={})),
-         ["environment:kwargs:g 1", "environment:kwargs:g default"]),
+        (
+            dict(environment=dict(kwargs=dict(g=1))),
+            dict(environment=dict(kwargs={})),
+            ["environment:kwargs:g 1", "environment:kwargs:g default"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_makes_a_difference(one, other, expected):
     assert what_differs([one, other]) == expected
 
@@ -100,11 +106,17 @@ def test_runs_of_the_original_library_are_pooled_over_seeds(tmp_path):
     for seed in range(3):
         address = f"<spinup.utils.logx.EpochLogger object at 0x7f{seed}00>"
         original = dict(
-            ac_kwargs=dict(hidden_sizes=[64, 64]), actor_critic="MLPActorCritic", clip_ratio=0.2,
-            env_fn=f"<function <lambda> at 0x7f{seed}10>", epochs=50, exp_name="x", gamma=0.99,
+            ac_kwargs=dict(hidden_sizes=[64, 64]),
+            actor_critic="MLPActorCritic",
+            clip_ratio=0.2,
+            env_fn=f"<function <lambda> at 0x7f{seed}10>",
+            epochs=50,
+            exp_name="x",
+            gamma=0.99,
             logger={address: dict(epoch_dict={}, exp_name="x", output_dir=f"/x_s{seed}")},
-            logger_kwargs=dict(exp_name="x", output_dir=f"/x_s{seed}"), seed=seed,
-        )  # fmt: skip
+            logger_kwargs=dict(exp_name="x", output_dir=f"/x_s{seed}"),
+            seed=seed,
+        )
         write_run(tmp_path / f"x_s{seed}", original)
     write_run(tmp_path / "x_s3", dict(original, seed=3, gamma=0.9))
     runs = tables.get_all_datasets([tmp_path])

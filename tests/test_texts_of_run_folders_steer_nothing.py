@@ -9,8 +9,9 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from spinup.experiments.board import Board, redraw, table, tell
+from spinup.experiments.board import Board, report_state, table
 from spinup.experiments.job import Job, Run
 from spinup.parts.errors import UserError
 from spinup.parts.plain_text import csv_cell, markdown_cell, plot_label, printable
@@ -153,9 +154,10 @@ def test_the_board_of_a_grid(tmp_path, capsys, monkeypatch):
     write(folder / "progress.txt", f"Epoch\t{EVIL}\n")
     job = Job("try", print, dict(logger_kwargs=dict(output_dir=str(folder))))
     runs = [Run(job, state, error=EVIL) for state in ("failed", "running", "done", "queued")]
-    lines = table(runs, 200, 50)
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    console.print(table(runs, 50))
+    lines = console.file.getvalue().splitlines()
     assert all(shown_only(re.sub(r"\x1b\[[\d;]+m", "", line), "") for line in lines), lines
     for run in runs:
-        tell(Board(runs, live=False), run)
-    redraw(Board(runs, live=False), last=True)
+        report_state(Board(runs, live=False), run)
     assert shown_only(capsys.readouterr().out)

@@ -293,4 +293,4 @@ def test_without_a_network_it_is_kept_offline(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(trackers, "TIMEOUT", 2)
     main([*SMALL.split(), "--epochs", "1", "--data_dir", str(tmp_path), "--wandb", "--seed", "4"])
     assert "kept offline" in capsys.readouterr().out
-    assert len(on_wandb(tmp_path / "cmd_ppo" / "cmd_ppo_s4")[1]) == 1
+    assert len(on_wandb(tmp_path / "cmd_ppo_pytorch" / "cmd_ppo_pytorch_s4")[1]) == 1

@@ -1,8 +1,10 @@
 """`spinup ls FOLDER…`: the status of every run in a folder."""
 
 import argparse
+import io
 import json
 import math
+import sys
 from dataclasses import asdict
 
 from spinup.parts.jsonio import convert_json
@@ -12,38 +14,57 @@ from spinup.parts.run_status import RunStatus, run_status
 from spinup.user_config import DEFAULT_DATA_DIR
 
 HEADER = ("State", "Algorithm", "Environment", "Seed", "Epochs", "Return", "Steps/s", "Folder")
-TO_THE_RIGHT = {"Seed", "Epochs", "Return", "Steps/s"}
+NUMBERS = {"Seed", "Epochs", "Return", "Steps/s"}  # these columns are aligned on the right
+STYLES = dict(running="cyan", finished="green", stopped="yellow", failed="red", diverged="red")
+UNLIMITED = 10**6  # characters: no line is cut or wrapped, whatever the terminal's width
 
 
 def _cells(run: RunStatus) -> list[str]:
     def shown(value, form):
         return "-" if value is None else format(value, form)
 
-    epochs = f"{run.epochs_done}/{shown(run.epochs, '')}"
-    seed = "-" if run.seed is None else run.seed
     cells = [
-        run.state, run.algorithm or "-", run.environment or "-", seed,
-        epochs, shown(run.performance, ".5g"), shown(run.steps_per_second, ".0f"), run.folder,
-    ]  # fmt: skip
+        run.state,
+        run.algorithm or "-",
+        run.environment or "-",
+        "-" if run.seed is None else run.seed,
+        f"{run.epochs_done}/{shown(run.epochs, '')}",
+        shown(run.performance, ".5g"),
+        shown(run.steps_per_second, ".0f"),
+        run.folder,
+    ]
     return [printable(cell) for cell in cells]
 
 
-def as_text(runs: list[RunStatus]) -> str:
-    """A table of runs, below it the problems of some of them."""
-    rows = [HEADER, *map(_cells, runs)]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    sides = [">" if name in TO_THE_RIGHT else "<" for name in HEADER]
-    lines = [
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)).rstrip()
-        for row in rows
-    ]
+def as_text(runs: list[RunStatus], color: bool = False) -> str:
+    """A table with one line for each run; below it, the problems of some of them.
+
+    color: color the states, for a terminal
+    """
     below = [printable(f"{run.folder}: {run.diverged}") for run in runs if run.diverged]
     below += [printable(run.problem) for run in runs if run.problem]
-    return "\n".join([*lines, *([""] if below else []), *below])
+    return "\n".join([*_table(runs, color), *([""] if below else []), *below])
+
+
+def _table(runs: list[RunStatus], color: bool) -> list[str]:
+    # Texts of run folders are data: Text takes them as they are, where a str would be markup.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for name in HEADER:
+        table.add_column(Text(name), justify="right" if name in NUMBERS else "left", no_wrap=True)
+    for run in runs:
+        state, *rest = _cells(run)
+        table.add_row(Text(state, style=STYLES.get(state, "")), *map(Text, rest))
+    file = io.StringIO()
+    Console(file=file, force_terminal=color, force_jupyter=False, width=UNLIMITED).print(table)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
 def as_json(runs: list[RunStatus]) -> str:
-    """The same as a JSON list; a number that is none, such as NaN, becomes null."""
+    """The same as a JSON list; a number that is NaN or infinite becomes null."""
     finite = [
         {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in run.items()}
         for run in map(asdict, runs)
@@ -53,7 +74,7 @@ def as_json(runs: list[RunStatus]) -> str:
 
 def main(argv=None):
     parser = argparse.ArgumentParser("spinup ls", description="The status of the runs in a folder.")
-    parser.add_argument("folder", nargs="*", help="folders that hold runs; data, if not said")
+    parser.add_argument("folder", nargs="*", help="folders that hold runs; default: data")
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     args = parser.parse_args(argv)
     folders = args.folder or [DEFAULT_DATA_DIR]
@@ -61,6 +82,6 @@ def main(argv=None):
     if args.json:
         print(as_json(runs))
     elif runs:
-        print(as_text(runs))
+        print(as_text(runs, color=sys.stdout.isatty()))
     else:
         say(f"There is no run in {', '.join(folders)}.")

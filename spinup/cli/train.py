@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from spinup.experiments import flags
-from spinup.experiments.algorithms import importable
+from spinup.experiments.algorithms import default_exp_name, importable
 from spinup.experiments.grids import ExperimentGrid, processes, run_grid
 from spinup.experiments.train import train
 from spinup.parts.errors import UserError
@@ -60,24 +60,24 @@ def grid_of_flags(algorithm, given: dict, config: dict) -> tuple["ExperimentGrid
     config: what a config.json says where no flag does
     """
     run_options = {key: default for key, (default, _) in flags.LAUNCHER.items()} | config
-    run_options |= {key: flag.values[0] for key, flag in given.items() if flags.has_one_value(key)}
-    run_options = {key: value for key, value in run_options.items() if flags.has_one_value(key)}
+    run_options |= {key: flag.values[0] for key, flag in given.items() if key in flags.RUN_KEYS}
+    run_options = {key: value for key, value in run_options.items() if key in flags.RUN_KEYS}
     run_options = flags.fit(algorithm, run_options)
     check({key: run_options[key] for key in ("num_cpu", "jobs")})
     ray = run_options.pop("ray")
     run_options["ray_address"] = flags.address(run_options["ray_address"]) or (
         "local" if ray else None
     )
-    grid = ExperimentGrid(run_options.pop("exp_name") or f"cmd_{algorithm.__name__}")
+    grid = ExperimentGrid(run_options.pop("exp_name") or default_exp_name(algorithm))
     for key, flag in given.items():
-        if not flags.has_one_value(key):
+        if key not in flags.RUN_KEYS:
             grid.add(key, flag.values, flag.shorthand)
     return grid, run_options
 
 
 def fit_variant(algorithm, config: dict, variant: dict) -> dict:
     """The settings of a variant over those of a config.json, each of its kind; others raise."""
-    settings = {key: value for key, value in config.items() if not flags.has_one_value(key)}
+    settings = {key: value for key, value in config.items() if key not in flags.RUN_KEYS}
     for key, value in variant.items():
         both = isinstance(value, dict) and isinstance(settings.get(key), dict)
         settings[key] = {**settings[key], **value} if both else value

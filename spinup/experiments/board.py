@@ -1,61 +1,110 @@
 """The status board of a grid: what each of its runs is doing."""
 
+import contextlib
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spinup.experiments.job import Run, folder_of
 from spinup.parts.plain_text import printable, say
 from spinup.parts.progress import PERFORMANCE, read_table
-from spinup.parts.terminal import colorize
 
-COLOR = dict(done="green", running="cyan", failed="red", diverged="red", stopped="yellow")
+if TYPE_CHECKING:  # rich is imported only where a table is drawn
+    from rich.console import Group
+    from rich.live import Live
+
+STYLES = dict(done="green", running="cyan", failed="red", diverged="red", stopped="yellow")
+ENDED = ("done", "failed", "diverged", "stopped")
+SECONDS_PER_DRAWING = 0.5
 
 
 @dataclass
 class Board:
-    """How all runs stand, for a terminal or as plain lines."""
+    """The states of all runs, as a table on a terminal or as one line per change."""
 
     runs: list[Run]
     live: bool  # a table that is drawn again and again
-    height: int = 0  # of the table that is there now
-    drawn: float = 0.0
+    display: "Live | None" = None  # draws it
+    drawn: float = 0.0  # when
 
 
-def _states(runs) -> list[str]:
+def count_states(runs: list[Run]) -> dict[str, int]:
+    """How many runs are in each state, without the states that no run is in."""
     order = ("done", "running", "queued", "stopped", "failed", "diverged")
-    return [state for state in order if any(run.state == state for run in runs)]
+    counts = {state: sum(run.state == state for run in runs) for state in order}
+    return {state: count for state, count in counts.items() if count}
 
 
-def tell(board: Board, run: Run):
-    """Say on a line that a run's state is another; a table shows it by itself."""
+@contextlib.contextmanager
+def displayed(board: Board) -> Iterator[None]:
+    """Draw the board's table while runs train; at the end, with all that there is to see."""
+    if not board.live:
+        yield
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(force_terminal=True, force_jupyter=False)
+    board.display = Live(console=console, auto_refresh=False, vertical_overflow="visible")
+    with board.display:
+        console.show_cursor(True)  # a process that is killed would leave it hidden
+        try:
+            yield
+        finally:
+            board.display.update(table(board.runs, len(board.runs) + 2), refresh=True)
+
+
+def redraw(board: Board) -> None:
+    """Draw the table where it was drawn before, unless that was a moment ago."""
+    if board.display is None or time.time() - board.drawn < SECONDS_PER_DRAWING:
+        return
+    height = shutil.get_terminal_size().lines - 2
+    board.display.update(table(board.runs, height), refresh=True)
+    board.drawn = time.time()
+
+
+def announce(board: Board, text: str) -> None:
+    """Print a line; above the table, where there is one."""
+    if board.display is None:
+        say(text)
+        return
+    from rich.text import Text
+
+    board.display.console.print(Text(printable(text)))
+
+
+def report_state(board: Board, run: Run) -> None:
+    """Print a line about a run whose state has changed; a table shows it by itself."""
     if board.live or run.state == "queued":
         return
-    through = sum(run.state in ("done", "failed", "diverged", "stopped") for run in board.runs)
-    told = dict(running="started", done="done" if run.began else "finished before")
-    state = told.get(run.state, run.state)
-    say(f"[{through}/{len(board.runs)}] {_name(run)}: {state}{_how(run)}")
+    ended = sum(run.state in ENDED for run in board.runs)
+    words = dict(running="started", done="done" if run.began else "finished before")
+    state = words.get(run.state, run.state)
+    say(f"[{ended}/{len(board.runs)}] {_name(run)}: {state}{_progress(run)}")
 
 
-def say_interrupted(board: Board):
-    """Answer a Ctrl-C, below the table."""
-    print(
-        "\nCtrl-C: what is running finishes its epoch and saves; nothing else is started. "
-        "Press it again to stop at once and lose the epoch.",
-        file=sys.stderr,
-        flush=True,
+def say_interrupted(board: Board) -> None:
+    """Answer a Ctrl-C."""
+    text = (
+        "Ctrl-C: what is running finishes its epoch and saves; nothing else is started. "
+        "Press it again to stop at once and lose the epoch."
     )
-    board.height = 0
+    if board.live:
+        announce(board, text)
+    else:
+        print(f"\n{text}", file=sys.stderr, flush=True)
 
 
-def _name(run) -> str:
+def _name(run: Run) -> str:
     """What a run is called: its folder, which has the seed in its name."""
     return printable(folder_of(run.job).name)
 
 
-def _how(run) -> str:
-    """How far a run is, how well it does, and how long it will take or took."""
+def _progress(run: Run) -> str:
+    """How far a run is, how well it does, and how long it will take."""
     from tqdm import tqdm
 
     if run.state == "queued":
@@ -74,33 +123,30 @@ def _how(run) -> str:
     return f"  {', '.join(words)}" if words else ""
 
 
-def redraw(board: Board, last: bool = False):
-    """Draw the table where it was drawn before; at the end, with all that there is to see."""
-    if not board.live or not (last or time.time() - board.drawn > 0.5):
-        return
-    size = shutil.get_terminal_size()
-    lines = table(board.runs, size.columns - 1, len(board.runs) + 2 if last else size.lines - 2)
-    up = f"\x1b[{board.height}F" if board.height else ""
-    sys.stdout.write(up + "\x1b[J" + "".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
-    board.height, board.drawn = len(lines), time.time()
+def table(runs: list[Run], height: int) -> "Group":
+    """The table; where not all runs fit, those that are at work or failed come first.
 
-
-def table(runs: list[Run], width: int, height: int) -> list[str]:
-    """The lines of the table; where not all runs fit, those that are at work or failed come first.
-
-    width, height: how much room there is
+    height: how many lines there is room for
     """
-    count = ", ".join(f"{sum(r.state == s for r in runs)} {s}" for s in _states(runs))
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     order = ("running", "failed", "diverged", "stopped", "queued", "done")
     first = sorted(runs, key=lambda run: order.index(run.state))
     shown = first if len(runs) < height else first[: max(0, height - 2)]
-    longest = max((len(_name(run)) for run in shown), default=0)
-    lines = [f"{len(runs)} runs: {count}"[:width]]
+    rows = Table.grid(padding=(0, 1))
+    rows.add_column(min_width=10, no_wrap=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column()
     for run in runs:
         if any(run is one for one in shown):
-            line = f"  {run.state:8} {_name(run):{longest}} {_how(run)}"[:width].rstrip()
-            painted = run.state in COLOR
-            lines.append(colorize(line, COLOR[run.state]) if painted else line)
+            cells = (f"  {run.state}", _name(run), _progress(run))  # data, and no markup
+            rows.add_row(
+                *(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells),
+                style=STYLES.get(run.state, ""),
+            )
+    counts = ", ".join(f"{count} {state}" for state, count in count_states(runs).items())
+    head = Text(f"{len(runs)} runs: {counts}", no_wrap=True, overflow="ellipsis")
     hidden = len(runs) - len(shown)
-    return lines + ([f"  … and {hidden} more"] if hidden else [])
+    return Group(head, rows, *([Text(f"  … and {hidden} more")] if hidden else []))

@@ -32,7 +32,7 @@ def check_jobs(jobs: Iterable[Any]) -> None:
             raise UserError(f"{job.exp_name} is to call {job.thunk!r}, which is no function.")
         if is_algorithm(job.thunk):
             _check_settings(job.thunk, job.kwargs)
-        _check_folder(Path(job.kwargs["logger_kwargs"]["output_dir"]))
+        check_folder(Path(job.kwargs["logger_kwargs"]["output_dir"]))
         if "env_name" in job.kwargs:
             _check_env(job.kwargs["env_name"], job.kwargs.get("env_kwargs") or {})
     if any(job.num_cpu > 1 for job in jobs):
@@ -49,7 +49,7 @@ def _check_env(name, arguments):
         _made.add(key)
 
 
-def _check_folder(folder):
+def check_folder(folder):
     """Refuse a folder that cannot be made, without making it."""
     there = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     wrong = errno.ENOTDIR if not there.is_dir() else 0

@@ -1,4 +1,4 @@
-"""The process of one run: it is given a job, does it, and ends.
+"""The process of one run: it reads a job from a file, does it, and ends.
 
     python … spinup.experiments.entrypoint JOB_FILE [FOLDER]
 
@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from spinup.experiments.job import folder_of, in_folder, write_job_file
+from spinup.experiments.job import Job, folder_of, in_folder, write_job_file
 from spinup.parts.divergence import Divergence, read_divergence, write_divergence
 from spinup.parts.errors import Diverged
 from spinup.parts.imports import STARTED_IN
@@ -25,7 +25,11 @@ from spinup.parts.run_folder import enable_auto_resume
 from spinup.parts.run_lock import lock
 
 
-def run(job_file, folder=None):
+def run(job_file: str, folder: str | None = None) -> None:
+    """Do the job in a file.
+
+    folder: where to keep the run, instead of the job's own folder
+    """
     import cloudpickle
 
     job = cloudpickle.loads(Path(job_file).read_bytes())
@@ -34,8 +38,8 @@ def run(job_file, folder=None):
     mpi_fork(job.num_cpu)
     barrier()
     if proc_id() == 0:
-        Path(job_file).unlink()  # all have read it, and it is nobody else's business
-    on_first_process(lambda: (lock(folder_of(job)), write_job_file(job, "started")))
+        Path(job_file).unlink()  # all have read it, and nobody else should
+    on_first_process(lambda: _begin(job))
     enable_auto_resume(folder_of(job))
     try:
         with explain_memory(job.kwargs):
@@ -48,7 +52,12 @@ def run(job_file, folder=None):
         write_job_file(job, "finished")
 
 
+def _begin(job: Job):
+    lock(folder_of(job))
+    write_job_file(job, "started")
+
+
 if __name__ == "__main__":
-    if hasattr(signal, "pthread_sigmask"):  # Ray's workers are deaf to Ctrl-C, and so we would be
+    if hasattr(signal, "pthread_sigmask"):  # inherited from Ray's workers, which block Ctrl-C
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     report_errors(lambda: run(*sys.argv[1:]))

@@ -5,14 +5,16 @@ import inspect
 import re
 import sys
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spinup.experiments.algorithms import limits_of
+from spinup.experiments.algorithms import example_env, limits_of
 from spinup.parts.errors import UserError, did_you_mean, shown
 from spinup.parts.settings import INTEGERS
 
-SHORT_FOR = {
+# Short flags, and the settings that they stand for.
+SUBSTITUTIONS = {
     "env": "env_name",
     "hid": "ac_kwargs:hidden_sizes",
     "act": "ac_kwargs:activation",
@@ -24,51 +26,53 @@ SHORT_FOR = {
 LAUNCHER = {
     "env_name": (
         None,
-        "the environment's id, such as CartPole-v1, or package:Id; the package may lie here",
+        "the environment's id: CartPole-v1, or package:Id, with a package of this folder too",
     ),
     "env_kwargs": (None, "arguments for making it; --env_kwargs:name value sets one"),
     "num_cpu": (1, "processes that train one policy together, under MPI; auto: one per core"),
-    "exp_name": (None, "what to call the experiment; names its folder"),
-    "data_dir": (None, "where experiments are kept; the folder data, if not said"),
+    "exp_name": (None, "the experiment's name, and its folder's; default: cmd_ALGO_BACKEND"),
+    "data_dir": (None, "where experiments are kept; default: the folder data"),
     "datestamp": (False, "begin the folder's name with date and time"),
-    "overwrite": (False, "throw away what the run's folder holds and start over"),
+    "overwrite": (False, "delete what the run's folder holds, and start over"),
     "tensorboard": (False, "write the table for TensorBoard too, beside progress.txt"),
     "wandb": (False, "write it for Weights & Biases too, offline where there is no account"),
     "keep_models": (False, "keep every saved model, under its epoch's number, for watch --itr"),
-    "jobs": (1, "how many runs of a grid go side by side on this machine"),
+    "jobs": (1, "how many runs of a grid train at the same time on this machine"),
     "ray": (False, "run the grid with Ray, on this machine"),
     "ray_address": (None, "HOST:PORT of a Ray cluster to run the grid on"),
 }
-LOGGING = ("tensorboard", "wandb", "keep_models")  # of these, what the logger is to do
-# Environments for the example in --help, of algorithms that do not take any.
-EXAMPLES = dict(ddpg="Pendulum-v1", td3="Pendulum-v1", her="spinup/BitFlip-v0")
+LOGGING = ("tensorboard", "wandb", "keep_models")  # the launcher's flags for the logger
 SEVERAL = ("env_name", "env_kwargs")  # of the launcher's; its others take one value each
+# Flags that say something of all runs together, and so take one value each.
+RUN_KEYS = [key for key in LAUNCHER if key not in SEVERAL]
 ONLY_IN_SCRIPTS = ("env_fn", "actor_critic", "logger_kwargs", "resume")
 # Never read as numbers, or as None.
 STRINGS = ("env_name", "exp_name", "data_dir", "ray_address")
 DICTS = ("ac_kwargs", "env_kwargs")
 GRID_HELP = """\
 A grid: several values behind a flag, of any number of flags, make a run of each combination.
-  spinup {name} --env ID --hid[h] [32] [64,64] --gamma 0.9 0.99 --seed 0 10 20 --exp_name try
+  spinup {name} --env ID '--hid[h]' '[32]' '[64,64]' --gamma 0.9 0.99 --seed 0 10 20 --exp_name try
 trains 12 runs, kept in data/try_gam0-9_h32/try_gam0-9_h32_s0 and so on; [h] is what hid is called
 there. The same command again resumes what is unfinished; --jobs 2 trains two at once.
+Put brackets in quotes: some shells give them a meaning of their own.
 """
 
 
 class Flag(NamedTuple):
-    """What stands behind a flag, and what to call it in the names of a grid's variants."""
+    """The values of a flag, and its shorthand in the names of a grid's variants."""
 
     values: list[Any]
     shorthand: str | None
 
 
-def parse(argv) -> dict[str, Flag]:
+def parse(argv: Sequence[str]) -> dict[str, Flag]:
     """Flags and the values behind each, `--gamma 0.9` or `--gamma=0.9`; one without value is True.
 
     A shorthand in brackets (`--hid[h] …`) is for the names of a grid's variants. They are named by
     the flags in the order given, but as ever: first those without a shorthand, last env, hid, act.
     """
-    found, words = [], []
+    found: list[tuple[str, list[str]]] = []
+    words: list[str] = []
     for word in argv:
         if word.startswith("--"):
             flag, equals, value = word.partition("=")
@@ -81,13 +85,13 @@ def parse(argv) -> dict[str, Flag]:
     flags, places = {}, {}
     for word, words in found:
         name, shorthand = _split(word)
-        key = SHORT_FOR.get(name, name)
+        key = SUBSTITUTIONS.get(name, name)
         if key in flags:
             raise UserError(f"--{key} is there twice; give it once.")
-        shorts = list(SHORT_FOR)
+        shorts = list(SUBSTITUTIONS)
         places[key] = 2 + shorts.index(name) if name in shorts else int(shorthand is not None)
         flags[key] = Flag(_values(key, words), shorthand)
-    return {key: flags[key] for key in sorted(flags, key=places.get)}
+    return {key: flags[key] for key in sorted(flags, key=places.__getitem__)}
 
 
 def _split(word) -> tuple[str, str | None]:
@@ -97,7 +101,7 @@ def _split(word) -> tuple[str, str | None]:
         raise UserError(f"{shown(word)} is no flag: a flag has a name, such as --epochs 10.")
     if bracket and not re.fullmatch(r"[\w-]*\]", rest):
         raise UserError(
-            f"{shown(word)} is no flag: a short name of letters is put so: --{name}[ab] …"
+            f"{shown(word)} is no flag: a shorthand is given like this: '--{name}[ab]' …"
         )
     first, *inside = name.split(":")
     if inside and first not in DICTS:
@@ -108,12 +112,12 @@ def _split(word) -> tuple[str, str | None]:
 def _values(key, words) -> list:
     if key in STRINGS and not all(words or [""]):
         raise UserError(f"--{key} needs a value: {LAUNCHER[key][1]}.")
-    if has_one_value(key) and len(words) > 1:
+    if key in RUN_KEYS and len(words) > 1:
         raise UserError(f"--{key} has {len(words)} values, but takes one.")
     return [word if key in STRINGS else literal(word) for word in words or ["True"]]
 
 
-def literal(text: str):
+def literal(text: str) -> Any:
     """The number, list, truth value … that a string spells, or the string itself.
 
     dict(a=1) is a literal here as well, for command lines that were written so.
@@ -140,11 +144,6 @@ def _read(node):
     return {name: _read(value) for name, value in named.items()}
 
 
-def has_one_value(key: str) -> bool:
-    """Whether a flag says something of all runs together."""
-    return key in LAUNCHER and key not in SEVERAL
-
-
 def address(text: str | None) -> str | None:
     """HOST:PORT, if it is that."""
     if text is not None and not re.fullmatch(r"[\w.:\[\]-]+:\d{1,5}", text):
@@ -152,7 +151,7 @@ def address(text: str | None) -> str | None:
     return text
 
 
-def fit(algorithm, settings: dict) -> dict:
+def fit(algorithm: Callable, settings: dict) -> dict:
     """Settings that `algorithm` has, each of the kind its default is of; unknown ones raise."""
     parameters = inspect.signature(algorithm).parameters
     known = [name for name in parameters if name not in ONLY_IN_SCRIPTS]
@@ -167,11 +166,11 @@ def fit(algorithm, settings: dict) -> dict:
             words = limits_of(algorithm).get(key, ())[2:]
             fitted[key] = of_kind(key, value, parameters[key].default, words)
         else:
-            raise no_such_setting(name, key, [*known, *LAUNCHER, *SHORT_FOR])
+            raise no_such_setting(name, key, [*known, *LAUNCHER, *SUBSTITUTIONS])
     return fitted
 
 
-def no_such_setting(algorithm: str, key: str, known) -> UserError:
+def no_such_setting(algorithm: str, key: str, known: Iterable[str]) -> UserError:
     """What to say of a setting that an algorithm does not have."""
     near = did_you_mean(key, known)
     return UserError(
@@ -179,7 +178,7 @@ def no_such_setting(algorithm: str, key: str, known) -> UserError:
     )
 
 
-def of_kind(name, value, default, words=()):
+def of_kind(name: str, value: Any, default: Any, words: tuple = ()) -> Any:
     """`value` as the kind of thing `default` is, where that loses nothing.
 
     words: may stand for a number
@@ -201,16 +200,18 @@ def of_kind(name, value, default, words=()):
     return value
 
 
-def documentation(function) -> str:
-    """The docstring of a function; read from its file where `python -OO` has thrown it away."""
-    if function.__doc__:
-        return inspect.getdoc(function)
+def documentation(function: Callable) -> str:
+    """The docstring of a function; read from its file where `python -OO` has removed it."""
+    if found := inspect.getdoc(function):
+        return found
     program = ast.parse(Path(inspect.getfile(function)).read_text("utf-8"))
-    found = (node for node in program.body if getattr(node, "name", None) == function.__name__)
-    return next((ast.get_docstring(node) or "" for node in found), "")
+    for node in program.body:
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            return ast.get_docstring(node) or ""
+    return ""
 
 
-def describe(algorithm, config=None) -> str:
+def describe(algorithm: Callable, config: dict | None = None) -> str:
     """Every setting of an algorithm with its default and meaning, for --help.
 
     config: the settings in config.json beside the algorithm's file, where that is run itself
@@ -224,7 +225,7 @@ def describe(algorithm, config=None) -> str:
         if key not in ONLY_IN_SCRIPTS
     }
     name = algorithm.__name__
-    env = EXAMPLES.get(name, "CartPole-v1")
+    env = example_env(algorithm)
     command = f"spinup {name}" if config is None else f"python {sys.argv[0]}"
     lines = [f"{command} --env {env} --epochs 10 --seed 3 --exp_name try", "", head, ""]
     for title, group in {f"Settings of {name}": settings, "The run": LAUNCHER}.items():
@@ -234,5 +235,5 @@ def describe(algorithm, config=None) -> str:
             lines.append(f"  --{key:18} {meaning}{shown}")
         lines.append("")
     lines.append(GRID_HELP.format(name=name))
-    lines.append("Short: " + ", ".join(f"--{s} for --{key}" for s, key in SHORT_FOR.items()))
+    lines.append("Short: " + ", ".join(f"--{s} for --{key}" for s, key in SUBSTITUTIONS.items()))
     return "\n".join(lines)

@@ -7,6 +7,9 @@ import re
 import string
 import sys
 import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +25,22 @@ from spinup.parts.settings import check
 from spinup.parts.terminal import colorize
 from spinup.parts.trackers import require
 
-LINE = "=" * 80
-VALID = frozenset(string.ascii_letters + string.digits + "-_")  # in the names of folders
+DIV_LINE_WIDTH = 80
+LINE = "=" * DIV_LINE_WIDTH
+ALPHANUMERIC = frozenset(string.ascii_letters + string.digits)
+VALID = ALPHANUMERIC | {"-", "_"}  # in the names of folders
 LIBRARY_NAME = re.compile(r"(?:torch|nn|tf)(?:\.\w+)*\.(\w+)")  # such as torch.nn.Tanh
 
 
 def call_experiment(
-    exp_name, thunk, seed=0, num_cpu=1, data_dir=None, datestamp=False, **kwargs
-):  # fmt: skip
+    exp_name: str,
+    thunk: Callable,
+    seed: int = 0,
+    num_cpu: int | str = 1,
+    data_dir: str | Path | None = None,
+    datestamp: bool = False,
+    **kwargs: Any,
+) -> None:
     """Run `thunk(**kwargs)` in a process (or `num_cpu` processes) of its own, and wait for it.
 
     Called again, it leaves a finished run alone and resumes an unfinished one.
@@ -48,9 +59,16 @@ def call_experiment(
 
 
 def make_job(
-    exp_name, thunk, kwargs, num_cpu=1, data_dir=None, datestamp=False, overwrite=False, now=None
-):
-    """An experiment as a job to run; it has seed 0 and a folder made of its name, if not said."""
+    exp_name: str,
+    thunk: Callable,
+    kwargs: dict,
+    num_cpu: int | str = 1,
+    data_dir: str | Path | None = None,
+    datestamp: bool = False,
+    overwrite: bool = False,
+    now: time.struct_time | None = None,
+) -> Job:
+    """An experiment as a job to run; the default seed is 0, the default folder follows from it."""
     kwargs = dict(seed=0) | {key: _plain(value) for key, value in kwargs.items()}
     where = setup_logger_kwargs(exp_name, kwargs["seed"], data_dir, datestamp, now)
     kwargs["logger_kwargs"] = where | (kwargs.get("logger_kwargs") or {})
@@ -58,16 +76,18 @@ def make_job(
 
 
 def _plain(value):
-    """A number of NumPy's as one of Python's: what a script tries may come from an array."""
+    """A NumPy number as a Python number: the values of a grid may come from an array."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def processes(num_cpu) -> int:
+def processes(num_cpu: int | str) -> int:
     """How many processes `num_cpu` means; 'auto' is one per core."""
-    return (os.cpu_count() or 1) if num_cpu == "auto" else num_cpu
+    if num_cpu == "auto":
+        return os.cpu_count() or 1
+    return num_cpu  # type: ignore[return-value]  # what is no integer is refused by check_jobs
 
 
-def valid_str(v) -> str:
+def valid_str(v: object) -> str:
     """A value as a part of a folder's name: lower-case letters, digits, '-' and '_'."""
     if isinstance(name := getattr(v, "__name__", None), str):
         return valid_str(name)
@@ -76,7 +96,7 @@ def valid_str(v) -> str:
     return "".join(c if c in VALID else "-" for c in str(v).lower())
 
 
-def all_bools(vals) -> bool:
+def all_bools(vals: Iterable) -> bool:
     """Whether every value is True or False."""
     return all(isinstance(v, bool) for v in vals)
 
@@ -84,20 +104,23 @@ def all_bools(vals) -> bool:
 class ExperimentGrid:
     """Settings with several values each, and a run for every combination of them.
 
-    keys, vals, shs, in_names: what `add` was told, one entry for each call
+    keys, vals, shs, in_names: the arguments of `add`, one entry for each call
     """
 
-    def __init__(self, name=""):
-        self.keys, self.vals, self.shs, self.in_names = [], [], [], []
+    def __init__(self, name: str = ""):
+        self.keys: list[str] = []
+        self.vals: list[list] = []
+        self.shs: list[str | None] = []
+        self.in_names: list[bool] = []
         self.name(name)
 
-    def name(self, _name):
-        """Say what the names of all variants begin with."""
+    def name(self, _name: str) -> None:
+        """Set what the names of all variants begin with."""
         if not isinstance(_name, str):
             raise UserError(f"The name of a grid must be a string, not {_name!r}.")
         self._name = _name
 
-    def add(self, key, vals, shorthand=None, in_name=False):
+    def add(self, key: str, vals: Any, shorthand: str | None = None, in_name: bool = False) -> None:
         """Add a setting.
 
         key: its name; 'a:b' is the setting b inside the dict a
@@ -115,7 +138,7 @@ class ExperimentGrid:
         if not vals:
             raise UserError(f"{key} has no values, so there is nothing to run.")
         if shorthand is None and user_config.DEFAULT_SHORTHAND:
-            shorthand = _default_shorthand(key)
+            shorthand = self._default_shorthand(key)
         self.keys.append(key)
         self.vals.append(vals)
         self.shs.append(shorthand)
@@ -123,10 +146,18 @@ class ExperimentGrid:
 
     def variants(self) -> list[dict]:
         """The settings of every combination, 'a:b' keys made nested dicts."""
-        combinations = itertools.product(*self.vals)
-        return [nested(zip(self.keys, values)) for values in combinations]
+        return [nested(variant.items()) for variant in self._variants(self.keys, self.vals)]
 
-    def variant_name(self, variant) -> str:
+    def _variants(self, keys: list[str], vals: list[list]) -> list[dict]:
+        """Every combination of values, as a dict for each; the last key changes fastest."""
+        return [dict(zip(keys, values)) for values in itertools.product(*vals)]
+
+    def _default_shorthand(self, key: str) -> str:
+        """The letters and digits among the first three characters of each part, joined by '-'."""
+        parts = ("".join(c for c in part[:3] if c in ALPHANUMERIC) for part in key.split(":"))
+        return "-".join(parts)
+
+    def variant_name(self, variant: dict) -> str:
         """What a variant is called: the grid's name, then what sets it apart, the seed excepted."""
         name = self._name
         for key, vals, shorthand, in_name in zip(self.keys, self.vals, self.shs, self.in_names):
@@ -140,7 +171,7 @@ class ExperimentGrid:
                 name += f"_{shown}"
         return name.lstrip("_")
 
-    def print(self):
+    def print(self) -> None:
         """Show each setting with its shorthand and values, and how many runs there are."""
         print(f"{LINE}\n{_colored(f'Grid {self._name!r} runs over:', 'green')}\n")
         for key, vals, shorthand in zip(self.keys, self.vals, self.shs):
@@ -153,31 +184,40 @@ class ExperimentGrid:
         print(f"\n {total} runs, {total // seeds} variants not counting seeds\n{LINE}", flush=True)
 
     def run(
-        self, thunk, num_cpu=1, data_dir=None, datestamp=False, *, jobs=1, ray_address=None,
-        overwrite=False, **logging,
-    ):  # fmt: skip
+        self,
+        thunk: Callable | str,
+        num_cpu: int | str = 1,
+        data_dir: str | Path | None = None,
+        datestamp: bool = False,
+        *,
+        jobs: int = 1,
+        ray_address: str | None = None,
+        overwrite: bool = False,
+        **logging: Any,
+    ) -> None:
         """Run every variant, each in a process of its own; called again, resume where it stopped.
 
-        thunk: what to call with a variant's settings: a function, or the name of the setting
-            of this grid whose values are the functions
+        thunk: a function to call with a variant's settings, or the name of the setting of this
+            grid whose values are the functions
         num_cpu: processes that train one policy together; 'auto' for one per core
-        data_dir: where experiments are kept; user_config.DEFAULT_DATA_DIR if not said
+        data_dir: where experiments are kept; default: user_config.DEFAULT_DATA_DIR
         datestamp: begin folders with the time of this call, so that it is a new grid every time
-        jobs: how many runs go side by side
+        jobs: how many runs train at the same time
         ray_address: HOST:PORT of a Ray cluster to run on, or 'local' for Ray on this machine
         overwrite: delete what the folders hold, and start over
-        logging: what else the loggers are to do: tensorboard=True, wandb=True, keep_models=True
+        logging: further arguments of the loggers: tensorboard=True, wandb=True, keep_models=True
         """
         run_grid(
-            self, thunk, num_cpu, data_dir, datestamp, jobs=jobs, ray_address=ray_address,
-            overwrite=overwrite, **logging,
-        )  # fmt: skip
-
-
-def _default_shorthand(key) -> str:
-    """What of the first three characters of each part are letters or digits."""
-    alphanumeric = VALID - {"-", "_"}
-    return "-".join("".join(c for c in part[:3] if c in alphanumeric) for part in key.split(":"))
+            self,
+            thunk,
+            num_cpu,
+            data_dir,
+            datestamp,
+            jobs=jobs,
+            ray_address=ray_address,
+            overwrite=overwrite,
+            **logging,
+        )
 
 
 def _last_part(value):
@@ -198,16 +238,16 @@ def _value_at(variant, key):
     return _value_at(variant[first], rest)
 
 
-def nested(pairs) -> dict:
+def nested(pairs: Iterable[tuple[str, Any]]) -> dict:
     """Settings by their names, those called 'a:b' put into a dict called a."""
-    settings = {}
+    settings: dict = {}
     for key, value in pairs:
         *path, last = key.split(":")
-        inner = settings
+        inner: dict | None = settings
         for part in path:
             inner = inner.setdefault(part, {}) if isinstance(inner, dict) else None
         if not isinstance(inner, dict) or last in inner:
-            raise UserError(f"{key} contradicts another setting; say it once.")
+            raise UserError(f"{key} contradicts another setting; give it once.")
         inner[last] = _own_dicts(value)  # later keys may add to them
     return settings
 
@@ -217,38 +257,51 @@ def _own_dicts(value):
 
 
 def run_grid(
-    grid, thunk, num_cpu=1, data_dir=None, datestamp=False, *, jobs=1, ray_address=None,
-    overwrite=False, fit=dict, **logging,
-):  # fmt: skip
+    grid: ExperimentGrid,
+    thunk: Callable | str,
+    num_cpu: int | str = 1,
+    data_dir: str | Path | None = None,
+    datestamp: bool = False,
+    *,
+    jobs: int = 1,
+    ray_address: str | None = None,
+    overwrite: bool = False,
+    fit: Callable[[dict], dict] = dict,
+    **logging: Any,
+) -> None:
     """Show a grid, check all its variants, and run them; the arguments are those of its `run`.
 
     fit: makes the settings to call with from those of a variant
     """
     if num_procs() > 1:
-        raise UserError("A grid starts processes of its own: leave mpiexec away, and say num_cpu.")
+        raise UserError("A grid starts processes of its own: use num_cpu instead of mpiexec.")
     check(dict(num_cpu=num_cpu, jobs=jobs))
-    require(**{key: logging.get(key) for key in ("tensorboard", "wandb")})
+    require(tensorboard=bool(logging.get("tensorboard")), wandb=bool(logging.get("wandb")))
     todo, now = [], time.localtime()
     for variant in grid.variants():
-        name, function = grid.variant_name(variant), thunk
-        if isinstance(thunk, str):
-            function = _taken(variant, thunk)
+        name = grid.variant_name(variant)
+        function = _pop_function(variant, thunk) if isinstance(thunk, str) else thunk
         kwargs = fit(variant)
         job = make_job(name, function, kwargs, num_cpu, data_dir, datestamp, overwrite, now)
         job.kwargs["logger_kwargs"] |= {key: True for key, on in logging.items() if on}
         todo.append(job)
     check_jobs(todo)
     grid.print()
+    _announce(todo)
+    run_jobs(todo, jobs, ray_address)
+
+
+def _announce(todo):
+    """Print what is to run; on a terminal, leave time to stop it."""
     names = "\n".join(sorted({job.exp_name for job in todo}))
     print(f"{_colored('These experiments are to run:', 'green')}\n\n{names}\n\n{LINE}", flush=True)
     if sys.stdout.isatty() and user_config.WAIT_BEFORE_LAUNCH > 0:
         print(f"They start in {user_config.WAIT_BEFORE_LAUNCH:g} s; Ctrl-C stops that.", flush=True)
         time.sleep(user_config.WAIT_BEFORE_LAUNCH)
-    run_jobs(todo, jobs, ray_address)
 
 
-def _taken(variant, name):
-    """Take the function to call out of a variant."""
+def _pop_function(variant, name):
+    """Remove the function to call from a variant, and return it."""
     if name not in variant:
         raise UserError(f"The grid has no setting {name!r} to call.{did_you_mean(name, variant)}")
     return variant.pop(name)

@@ -1,23 +1,32 @@
-"""Many runs: each in processes of its own, some side by side, and all of them restartable."""
+"""Run many jobs: each in processes of its own, some at the same time, each one resumable."""
 
 import contextlib
 import inspect
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
-from spinup.experiments.board import Board, _states, redraw, say_interrupted, tell
+from spinup.experiments.board import (
+    Board,
+    count_states,
+    displayed,
+    redraw,
+    report_state,
+    say_interrupted,
+)
 from spinup.experiments.checks import check_jobs
-from spinup.experiments.job import OUTPUT_FILE, Job, Run, _settings, folder_of, write_job_file
+from spinup.experiments.job import OUTPUT_FILE, Job, Run, folder_of, settings_of, write_job_file
 from spinup.experiments.processes import (
-    _interrupts,
-    _open_pty,
-    _tee,
+    catch_interrupts,
     forget_job_file,
+    open_pty,
     process_env,
     start_process,
+    tee,
 )
 from spinup.experiments.train import resume_action
 from spinup.parts.divergence import explain_diverged, read_divergence
@@ -33,29 +42,22 @@ STOPPED_CODES = (130, -signal.SIGINT)
 
 
 def run_jobs(jobs: list[Job], at_once: int = 1, ray_address: str | None = None) -> None:
-    """Run jobs, so many at once, each in processes of its own.
+    """Run jobs, each in processes of its own, several at the same time.
 
-    What is finished is left alone, what is not is resumed, and a job whose folder holds a run
-    with other settings is refused. One that fails does not stop the others; in the end JobsFailed
-    tells of it. Ctrl-C lets those that run finish their epoch and save, and starts no other.
+    A finished job is left alone, an unfinished one is resumed, and a job whose folder holds a run
+    with other settings is refused. A job that fails does not stop the others; at the end,
+    JobsFailed reports it. After Ctrl-C, running jobs finish their epoch and save; no other starts.
 
-    at_once: how many processes may train side by side; a job counts with its num_cpu
+    at_once: how many processes may train at the same time; a job counts with its num_cpu
     ray_address: None for this machine, 'local' for a Ray of our own here, else HOST:PORT
     """
     if at_once < 1:
         raise UserError(f"{at_once} jobs at once is none at all; ask for 1 or more.")
-    jobs = _without_doubles(jobs)
-    check_jobs(jobs)
-    for job in jobs:
-        check_call(job)
-    runs = [Run(job) for job in jobs]
-    refused = [error for run in runs if (error := _check(run))]
-    if refused and len(refused) == len(runs):
-        raise refused[0] if len(runs) == 1 else UserError("\n".join(map(str, refused)))
+    runs = _checked_runs(jobs)
     board = Board(runs, live=(at_once > 1 or bool(ray_address)) and sys.stdout.isatty())
     for run in runs:
-        tell(board, run)
-    with _interrupts() as interrupts:
+        report_state(board, run)
+    with catch_interrupts() as interrupts, displayed(board):
         if ray_address is None:
             _run_here(board, at_once, interrupts)
         else:
@@ -65,9 +67,22 @@ def run_jobs(jobs: list[Job], at_once: int = 1, ray_address: str | None = None) 
     _raise_failures(runs, interrupts)
 
 
+def _checked_runs(jobs) -> list[Run]:
+    """The jobs as runs with their states, unless there is nothing that can run."""
+    jobs = _without_doubles(jobs)
+    check_jobs(jobs)
+    for job in jobs:
+        check_call(job)
+    runs = [Run(job) for job in jobs]
+    refused = [error for run in runs if (error := _check(run))]
+    if refused and len(refused) == len(runs):
+        raise refused[0] if len(runs) == 1 else UserError("\n".join(map(str, refused)))
+    return runs
+
+
 def _raise_failures(runs, interrupts):
-    """Raise what there is to say of runs that are not done."""
-    count = {state: sum(run.state == state for run in runs) for state in _states(runs)}
+    """Raise an error that reports the runs that are not done, if there are any."""
+    count = count_states(runs)
     failed = [run for run in runs if run.state in ("failed", "diverged")]
     told = "\n\n".join(_failure(run) for run in failed)
     if interrupts:
@@ -88,7 +103,7 @@ def _raise_failures(runs, interrupts):
 
 
 def _failure(run) -> str:
-    """A failed run's folder and its last words, or the sentence of one that diverged."""
+    """A failed run's folder and the last lines of its output; or why a run diverged."""
     lines = [run.error] if run.error else []
     if run.state == "diverged":
         return f"{run.job.exp_name} diverged: {folder_of(run.job)}\n    {run.error}"
@@ -101,11 +116,11 @@ def _failure(run) -> str:
 
 
 def _without_doubles(jobs) -> list[Job]:
-    """Each job once; two different ones for the same folder are a mistake."""
-    known = {}
+    """The jobs without repetitions; two different jobs for the same folder are an error."""
+    known: dict[Path, Job] = {}
     for job in jobs:
         first = known.setdefault(folder_of(job).absolute(), job)
-        if first is not job and _settings(first) != _settings(job):
+        if first is not job and settings_of(first) != settings_of(job):
             raise UserError(
                 f"Two variants would be kept in {folder_of(job)}, for their names are the same. "
                 "Give the settings in which they differ a place in the name."
@@ -113,14 +128,14 @@ def _without_doubles(jobs) -> list[Job]:
     return list(known.values())
 
 
-def check_call(job: Job):
+def check_call(job: Job) -> None:
     """Refuse settings that the job's function does not take."""
     try:
         inspect.signature(job.thunk).bind(**with_env_fn(job.kwargs))
     except TypeError as error:
         function = convert_json(job.thunk)
         raise UserError(f"{job.exp_name}: {function} cannot be called with its settings: {error}.")
-    except ValueError:  # a function that does not tell what it takes
+    except ValueError:  # a function without a signature
         return
 
 
@@ -129,8 +144,8 @@ def _todo(job: Job) -> str:
     return resume_action(job.thunk, job.kwargs, job.num_cpu, job.overwrite)
 
 
-def _check(run) -> UserError | None:
-    """See how the job stands; what is finished, diverged or refused is settled here."""
+def _check(run: Run) -> UserError | None:
+    """Find the state of a run before it starts: queued, done, diverged, or failed if refused."""
     try:
         todo = _todo(run.job)
         run.state = dict(finished="done", diverged="diverged").get(todo, "queued")
@@ -138,9 +153,10 @@ def _check(run) -> UserError | None:
     except UserError as error:
         run.state, run.error = "failed", str(error)
         return error
+    return None
 
 
-def prepare_folder(job: Job):
+def prepare_folder(job: Job) -> None:
     """Prepare the job's folder: delete what cannot be resumed."""
     folder = folder_of(job)
     todo = _todo(job)
@@ -150,7 +166,7 @@ def prepare_folder(job: Job):
 
 
 def _start(run, at_once):
-    """Start a run here; its words go to its folder, and to the terminal if it runs alone."""
+    """Start a run here; its output goes to its folder, and to the terminal if it runs alone."""
     import cloudpickle
 
     job, folder = run.job, folder_of(run.job)
@@ -158,48 +174,50 @@ def _start(run, at_once):
     output = open(folder / OUTPUT_FILE, "ab")
     run.output_offset, run.began = output.tell(), time.time()
     variables = process_env(at_once, job.num_cpu)
-    listening, speaking = (None, output) if at_once > 1 else _open_pty()
+    listening, speaking = (None, output) if at_once > 1 else open_pty()
     run.process = start_process(cloudpickle.dumps(job), variables, speaking)
     run.state = "running"
     if listening is None:
         output.close()
     else:
         os.close(speaking)
-        run.output_thread = threading.Thread(target=_tee, args=(listening, output), daemon=True)
+        run.output_thread = threading.Thread(target=tee, args=(listening, output), daemon=True)
         run.output_thread.start()
 
 
-def _run_here(board, at_once, interrupts):
-    """Start runs as places get free, and see them through."""
-    passed_on = 0
+def _run_here(board: Board, at_once: int, interrupts: list[float]) -> None:
+    """Start runs as soon as `at_once` allows, and wait until all have ended."""
+    passed_on = 0  # interrupts that the runs know of
     try:
         while True:
-            running = [run for run in board.runs if run.state == "running"]
+            running = _running(board)
             waiting = [run for run in board.runs if run.state == "queued" and not interrupts]
             if not running and not waiting:
                 break
-            busy = sum(run.job.num_cpu for run in running)
+            busy = sum(run.job.num_cpu for run, _ in running)
             if waiting and (not running or busy + waiting[0].job.num_cpu <= at_once):
                 _try_to_start(board, waiting[0], at_once)
                 continue
             for _ in interrupts[passed_on:]:
                 passed_on += 1
-                if at_once > 1:  # one alone says it itself
+                if at_once > 1:  # a run that trains alone prints this itself
                     say_interrupted(board)
-                for run in running:
-                    run.process.send_signal(signal.SIGINT)
-            for run in running:
-                if run.process.poll() is not None:
+                for _, process in running:
+                    process.send_signal(signal.SIGINT)
+            for run, process in running:
+                if process.poll() is not None:
                     _finish(board, run, interrupts)
             redraw(board)
             time.sleep(0.1)
     finally:
-        for run in board.runs:
-            if run.state == "running":
-                run.process.kill()
-                run.process.wait()
-                forget_job_file(run.process)
-    redraw(board, last=True)
+        for _, process in _running(board):
+            process.kill()
+            process.wait()
+            forget_job_file(process)
+
+
+def _running(board) -> list[tuple[Run, subprocess.Popen]]:
+    return [(run, run.process) for run in board.runs if run.state == "running"]
 
 
 def _try_to_start(board, run, at_once):
@@ -207,22 +225,20 @@ def _try_to_start(board, run, at_once):
         _start(run, at_once)
     except (UserError, OSError) as error:  # somebody else trains there, or the disk is full
         run.state, run.error = "failed", str(error)
-    tell(board, run)
+    report_state(board, run)
 
 
 def _finish(board, run, interrupts):
-    """Take note of how a run's process ended."""
-    if run.output_thread is not None:
-        run.output_thread.join(
-            timeout=5
-        )  # something that the run has left behind may still hold the line
+    """Set and report the state of a run whose process has ended."""
+    if run.output_thread is not None:  # a process that the run left behind may still print
+        run.output_thread.join(timeout=5)
     forget_job_file(run.process)
-    ended(run, run.process.returncode, interrupts)
-    tell(board, run)
+    set_ended(run, run.process.returncode, interrupts)
+    report_state(board, run)
 
 
-def ended(run: Run, code: int, interrupts: list):
-    """Say how a run stands whose process ended with `code`."""
+def set_ended(run: Run, code: int, interrupts: list[float]) -> None:
+    """Set the state of a run whose process ended with exit code `code`."""
     if code == 0:
         run.state = "done"
     elif interrupts and code in STOPPED_CODES:
@@ -235,5 +251,5 @@ def ended(run: Run, code: int, interrupts: list):
         run.state = "failed"
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         run.error = f"(it ended with {how})"
-        with contextlib.suppress(OSError):  # the disk that is full is told of by the run itself
+        with contextlib.suppress(OSError):  # of a full disk, which the run itself reports
             write_job_file(run.job, "failed")

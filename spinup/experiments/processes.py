@@ -10,28 +10,30 @@ import sysconfig
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, BinaryIO
 
 from spinup.parts.imports import STARTED_IN, start_without_current_folder
 from spinup.parts.mpi import THREADS, die_with_parent
 from spinup.parts.plain_text import without_colors
 
-# What the libraries that a run may use read when they start.
+# Variables that libraries read when they start.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def process_env(at_once: int, num_cpu: int) -> dict:
-    """The environment variables of a run's processes: where modules are, and threads shared out.
+    """The environment variables of a run's processes: where modules are, and how many threads.
 
-    What the user has said about threads holds.
+    Variables for threads that the user has set stay as they are.
     """
     pythons = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-    paths = [os.path.abspath(path) for path in sys.path if not path.endswith(".zip")]
-    paths = dict.fromkeys(path for path in paths if not path.startswith(pythons))
+    found = [os.path.abspath(path) for path in sys.path if not path.endswith(".zip")]
+    paths = dict.fromkeys(path for path in found if not path.startswith(pythons))
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(paths), STARTED_IN: os.getcwd()}
     if at_once > 1 and not any(name in os.environ for name in THREAD_VARIABLES):
-        share = str(max(1, cores() // max(at_once, num_cpu)))
-        variables |= dict.fromkeys((*THREAD_VARIABLES, THREADS), share)
+        threads = str(max(1, cores() // max(at_once, num_cpu)))
+        variables |= dict.fromkeys((*THREAD_VARIABLES, THREADS), threads)
     return variables
 
 
@@ -40,12 +42,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def start_process(job: bytes, variables: dict, output, folder=None) -> subprocess.Popen:
+def start_process(
+    job: bytes, variables: dict, output: IO | int, folder: Path | None = None
+) -> subprocess.Popen:
     """Start a run; it ends when this process does, whatever ends that.
 
     job: what cloudpickle makes of a Job
-    output: an open file, or what else subprocess takes, for all that the run says
-    folder: where to keep it instead of in its own folder
+    output: an open file, or what else subprocess takes, for all that the run prints
+    folder: where to keep the run, instead of the job's own folder
     """
     handle, name = tempfile.mkstemp(prefix="spinup-job-")  # readable by this user alone
     with open(handle, "wb") as file:
@@ -64,14 +68,15 @@ def start_process(job: bytes, variables: dict, output, folder=None) -> subproces
     )
 
 
-def forget_job_file(process: subprocess.Popen):
-    """Remove what a run was told, if it ended before it could do so itself."""
-    started = len(start_without_current_folder(""))
-    Path(process.args[started]).unlink(missing_ok=True)
+def forget_job_file(process: subprocess.Popen) -> None:
+    """Remove the file with a run's job, if the run ended before it could do so itself."""
+    place = len(start_without_current_folder(""))
+    assert isinstance(process.args, list)  # as start_process gives them
+    Path(process.args[place]).unlink(missing_ok=True)
 
 
-def _open_pty() -> tuple[int, int]:
-    """Two ends of a line, to hear a run and to let it speak; a terminal to it if we have one."""
+def open_pty() -> tuple[int, int]:
+    """Two ends of a pipe, to read and to write a run's output; a terminal, if we have one."""
     try:
         import pty
 
@@ -88,8 +93,12 @@ def _open_pty() -> tuple[int, int]:
         return os.pipe()
 
 
-def _tee(listening, kept):
-    """Pass on what a run says, and keep its whole lines as they look in the end."""
+def tee(listening: int, kept: BinaryIO) -> None:
+    """Print what a run prints, and write each whole line to a file as it looks in the end.
+
+    listening: the end of the pipe to read
+    kept: the file
+    """
     decode, line = codecs.getincrementaldecoder("utf-8")(errors="replace").decode, ""
     with kept, contextlib.suppress(OSError), open(listening, "rb", buffering=0) as heard:
         while said := heard.read(65536):  # a terminal that was hung up raises OSError
@@ -103,9 +112,9 @@ def _tee(listening, kept):
 
 
 @contextlib.contextmanager
-def _interrupts():
+def catch_interrupts() -> Iterator[list[float]]:
     """A list that gets an entry for every Ctrl-C; SIGTERM ends us, and our runs with us."""
-    heard = []
+    heard: list[float] = []
     if threading.current_thread() is not threading.main_thread():
         yield heard
         return

@@ -2,9 +2,12 @@
 
 import inspect
 import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from spinup.experiments import flags
-from spinup.experiments.algorithms import _default_network, algorithm_of, backend_of, limits_of
+from spinup.experiments.algorithms import algorithm_of, backend_of, default_network, limits_of
 from spinup.experiments.train import train
 from spinup.parts.divergence import STOPS
 from spinup.parts.errors import UserError
@@ -15,7 +18,12 @@ from spinup.parts.settings import check
 from spinup.parts.trackers import stays_here
 
 
-def resume(run_folder, epochs=None, env_name=None, wandb=False):
+def resume(
+    run_folder: str | Path,
+    epochs: int | None = None,
+    env_name: str | None = None,
+    wandb: bool = False,
+) -> None:
     """Resume the run in a folder, with the settings its config.json holds.
 
     epochs: train until this many are done, instead of the number it was started with
@@ -25,15 +33,10 @@ def resume(run_folder, epochs=None, env_name=None, wandb=False):
     folder = require_run(run_folder, "spinup resume")
     config = read_config(folder)
     algorithm = algorithm_of(config, folder)
-    env = config.get("env_fn")
-    if not isinstance(env, dict) or config.get("actor_critic") != _default_network(algorithm):
-        raise UserError(
-            f"{folder} was started from a script, with an environment or networks of its own. "
-            "Resume it there: call the same function with resume=True."
-        )
+    _refuse_networks_of_a_script(algorithm, config, folder)
     try:
         settings = saved_settings(algorithm, config, folder)
-        env = saved_env(env)
+        env = saved_env(config["env_fn"])
     except UserError as error:
         raise UserError(f"{folder}/config.json cannot be resumed from: {error}")
     num_cpu = saved_num_procs(config, folder)
@@ -42,9 +45,24 @@ def resume(run_folder, epochs=None, env_name=None, wandb=False):
     logging = saved_logging(config.get("logger_kwargs"), wandb)
     name = config.get("exp_name")
     train(
-        algorithm, settings, output_dir=folder, exp_name=name if isinstance(name, str) else None,
-        num_cpu=num_cpu, retry=True, **env, **logging,
-    )  # fmt: skip
+        algorithm,
+        settings,
+        output_dir=folder,
+        exp_name=name if isinstance(name, str) else None,
+        num_cpu=num_cpu,
+        retry=True,
+        **env,
+        **logging,
+    )
+
+
+def _refuse_networks_of_a_script(algorithm, config, folder):
+    env, networks = config.get("env_fn"), config.get("actor_critic")
+    if not isinstance(env, dict) or networks != default_network(algorithm):
+        raise UserError(
+            f"{folder} was started from a script, with an environment or networks of its own. "
+            "Resume it there: call the same function with resume=True."
+        )
 
 
 # What config.json holds besides the settings of an algorithm.
@@ -55,13 +73,15 @@ _BESIDES = {
 }
 
 
-def saved_settings(algorithm, config: dict, folder) -> dict:
+def saved_settings(algorithm: Callable, config: dict, folder: Path) -> dict:
     """The settings in a config.json, checked as those of a command line are."""
     parameters = inspect.signature(algorithm).parameters
     settings = {k: v for k, v in config.items() if k in parameters and k not in _BESIDES}
     if unknown := sorted(config.keys() - settings.keys() - _BESIDES):
-        say(f"{folder}/config.json also has {', '.join(unknown)}; {algorithm.__name__} has no such "
-            "settings, and they are left out.")  # fmt: skip
+        say(
+            f"{folder}/config.json also has {', '.join(unknown)}; {algorithm.__name__} has no such "
+            "settings, and they are left out."
+        )
     settings = flags.fit(algorithm, settings)
     check(settings, **limits_of(algorithm))
     backend_of(algorithm).check_ac_kwargs(
@@ -80,7 +100,7 @@ def saved_env(env: dict) -> dict:
     return dict(env_name=env.get("env_name"), env_kwargs=arguments)
 
 
-def saved_num_procs(config: dict, folder) -> int:
+def saved_num_procs(config: dict, folder: Path) -> int:
     """How many processes trained a run: each of them has left its part of the checkpoint."""
     number, latest = config.get("num_procs", 1), read_latest(folder)
     check(dict(num_cpu=number))
@@ -93,10 +113,10 @@ def saved_num_procs(config: dict, folder) -> int:
     return number
 
 
-def saved_logging(logger_kwargs, wandb: bool) -> dict:
-    """What the logger is to do besides its table, as it did before.
+def saved_logging(logger_kwargs: Any, wandb: bool) -> dict:
+    """The trackers of the run, as they were before.
 
-    wandb: the user asks for Weights & Biases; a file alone makes nothing be sent anywhere
+    wandb: the user asks for Weights & Biases; a file alone never makes a run send anything
     """
     saved = logger_kwargs if isinstance(logger_kwargs, dict) else {}
     logging = {key: saved.get(key) is True for key in flags.LOGGING} | dict(wandb=wandb)

@@ -4,10 +4,14 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from spinup.experiments.algorithms import _defaults, is_algorithm, limits_of
-from spinup.experiments.checks import _check_folder
+from spinup.experiments.algorithms import default_exp_name, defaults_of, is_algorithm, limits_of
+from spinup.experiments.checks import check_folder
 from spinup.parts.divergence import explain_diverged, read_divergence
 from spinup.parts.errors import START_OVER, Diverged, Finished, UserError
 from spinup.parts.make_env import find_spec, with_env_fn
@@ -30,41 +34,56 @@ from spinup.parts.trackers import require
 
 
 def train(
-    algorithm, settings, env_name, env_kwargs=None, num_cpu=1, exp_name=None, data_dir=None,
-    datestamp=False, overwrite=False, output_dir=None, retry=False, **logging,
-):  # fmt: skip
-    """Start a run in this process, or resume it if its folder holds the same one unfinished.
+    algorithm: Callable,
+    settings: dict,
+    env_name: str,
+    env_kwargs: dict | None = None,
+    num_cpu: int = 1,
+    exp_name: str | None = None,
+    data_dir: str | Path | None = None,
+    datestamp: bool = False,
+    overwrite: bool = False,
+    output_dir: str | Path | None = None,
+    retry: bool = False,
+    **logging: Any,
+) -> None:
+    """Start a run in this process, or resume it if its folder holds the same run, unfinished.
 
     retry: resume it also if it has diverged
-    logging: what else the logger is to do, such as tensorboard=True
+    logging: further arguments of the logger, such as tensorboard=True
     """
     check(settings | dict(num_cpu=num_cpu), **limits_of(algorithm))
     find_spec(env_name)
-    require(**{key: logging.get(key) for key in ("tensorboard", "wandb")})
+    require(tensorboard=bool(logging.get("tensorboard")), wandb=bool(logging.get("wandb")))
     kwargs = with_env_fn(settings | dict(env_name=env_name, env_kwargs=env_kwargs))
     if num_cpu > 1 and not under_launcher():
         mpiexec()  # says what to install, before anything is touched
     if os.environ.get(FORKED):
         decided = json.loads(os.environ[FORKED])
     else:
-        name = exp_name or f"cmd_{algorithm.__name__}"
+        name = exp_name or default_exp_name(algorithm)
         where = setup_logger_kwargs(name, settings.get("seed", 0), data_dir, datestamp)
         where |= {} if output_dir is None else dict(output_dir=str(output_dir))
-        procs = num_procs() if under_launcher() else num_cpu
         where |= {key: True for key, on in logging.items() if on}
-        decided = on_first_process(
-            lambda: _decide(algorithm, kwargs, where, procs, overwrite, retry)
-        )
+        procs = num_procs() if under_launcher() else num_cpu
+        decide = partial(_decide, algorithm, kwargs, where, procs, overwrite, retry)
+        decided = on_first_process(decide)
     mpi_fork(num_cpu, handed_over=json.dumps(decided))  # from here on in every process
-    with explain_memory(_defaults(algorithm) | kwargs):
-        try:
-            algorithm(**kwargs | decided)
-        except BrokenPipeError:  # as with `spinup … | head`
-            told = "spinup: Nobody reads the output any more, so the run was stopped."
-            with contextlib.suppress(OSError):
-                folder = decided["logger_kwargs"]["output_dir"]
-                say(f"{told} {how_to_resume(folder)}", file=sys.stderr)
-            raise
+    folder = decided["logger_kwargs"]["output_dir"]
+    with explain_memory(defaults_of(algorithm) | kwargs), _explain_broken_pipe(folder):
+        algorithm(**kwargs | decided)
+
+
+@contextlib.contextmanager
+def _explain_broken_pipe(folder):
+    """Say how to resume a run that nobody reads any more, as with `spinup … | head`."""
+    try:
+        yield
+    except BrokenPipeError:
+        told = "spinup: Nobody reads the output any more, so the run was stopped."
+        with contextlib.suppress(OSError):
+            say(f"{told} {how_to_resume(folder)}", file=sys.stderr)
+        raise
 
 
 def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
@@ -78,7 +97,7 @@ def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
     if todo == "start":
         where = where | dict(overwrite=overwrite or "algorithm" in _read_config(folder))
         return dict(logger_kwargs=where, resume=False)
-    latest, epochs = read_latest(folder), (_defaults(algorithm) | kwargs)["epochs"]
+    latest, epochs = read_latest(folder), (defaults_of(algorithm) | kwargs)["epochs"]
     done = latest["epoch"] if latest else epochs  # a finished run may have lost its checkpoint
     if todo == "finished":
         raise Finished(
@@ -89,51 +108,94 @@ def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
     return dict(logger_kwargs=where, resume=True)
 
 
-def resume_action(thunk, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -> str:
+def resume_action(thunk: Callable, kwargs: dict, num_cpu: int = 1, overwrite: bool = False) -> str:
     """Whether to 'start' a run or to 'resume' it; or that it is 'finished', or has 'diverged'.
 
-    One that has diverged would do so again, for equal settings give equal runs.
-
-    Every door asks here: the command line, `call_experiment` and grids. It looks, and changes
-    nothing; UserError tells what differs where the folder holds another run. Of a function that is
-    no algorithm of ours, job.json in the folder tells what it was called with, and whether it is
-    through: its settings, `num_procs`, and `job`, a dict with the `state` 'finished'.
+    The command line, `call_experiment` and grids all ask here. Nothing is changed. A UserError
+    says what differs where the folder holds another run. A run that diverged would do so again,
+    for equal settings give equal runs.
 
     thunk: what is to be called
-    kwargs: with what: settings, env_name or env_fn, and logger_kwargs, which names the folder
+    kwargs: its arguments: settings, env_name or env_fn, and logger_kwargs, which names the folder
     num_cpu: processes that train together
     overwrite: start over, whatever the folder holds
     """
     if overwrite:
         return "start"
     folder = Path(kwargs["logger_kwargs"]["output_dir"])
-    _check_folder(folder)
-    latest, config, note = read_latest(folder), _read_config(folder), read_job(folder)
-    ours, diverged = "algorithm" in config, read_divergence(folder) is not None
-    through = (note.get("job") or {}).get("state") == "finished"
-    if latest is None and not through and not diverged:
-        # What a run leaves that was stopped before its first checkpoint is made again.
-        if read_table(folder / "progress.txt").rows <= (ours or bool(note)):
-            return "start"
-        if ours or not note:
-            raise UserError(
-                f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
-                f"Choose another --exp_name. {START_OVER}"
-            )
+    check_folder(folder)
+    found = _read_folder(folder)
+    if found.is_empty:
+        return "start"
+    unfinished = found.latest is None and not found.finished and not found.diverged
+    if unfinished and (found.ours or not found.job):
+        raise UserError(
+            f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
+            f"Choose another --exp_name. {START_OVER}"
+        )
     asked = kwargs | dict(num_procs=num_cpu)
-    wrote = ours and config["algorithm"] == algorithm_name(thunk)  # also a copied algorithm
-    if (wrote or is_algorithm(thunk)) and (latest is not None or (diverged and ours)):
-        asked = _defaults(thunk) | with_env_fn(asked) | dict(algorithm=algorithm_name(thunk))
-        refuse_other_settings(folder, asked)
-        if latest is not None and latest["epoch"] >= asked["epochs"]:
-            return "finished"
-        mended = config.get("code") != code_of(thunk.__module__)
-        return "diverged" if diverged and not mended else "resume" if latest else "start"
-    if note:
-        refuse_other_settings(folder, asked, JOB_FILE)
-    if through and (kwargs.get("epochs") or 0) <= (note.get("epochs") or 0):
+    wrote = found.ours and found.config["algorithm"] == algorithm_name(thunk)  # or a copy of it
+    has_config = found.latest is not None or (found.diverged and found.ours)
+    if (wrote or is_algorithm(thunk)) and has_config:
+        return _action_by_config(found, thunk, asked)
+    return _action_by_job(found, asked)
+
+
+@dataclass
+class _Found:
+    """What a run folder holds, as far as it decides whether a run can be resumed."""
+
+    folder: Path
+    latest: dict | None  # the newest checkpoint
+    config: dict  # config.json, which an algorithm writes
+    job: dict  # job.json, which a grid writes
+    diverged: bool
+
+    @property
+    def ours(self) -> bool:
+        """Whether an algorithm of this library, or a copy of one, trained here."""
+        return "algorithm" in self.config
+
+    @property
+    def finished(self) -> bool:
+        """Whether a grid has noted so."""
+        return (self.job.get("job") or {}).get("state") == "finished"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing, or only what a run leaves before its first checkpoint."""
+        if self.latest is not None or self.finished or self.diverged:
+            return False
+        return read_table(self.folder / "progress.txt").rows <= (self.ours or bool(self.job))
+
+
+def _read_folder(folder) -> _Found:
+    return _Found(
+        folder,
+        latest=read_latest(folder),
+        config=_read_config(folder),
+        job=read_job(folder),
+        diverged=read_divergence(folder) is not None,
+    )
+
+
+def _action_by_config(found, thunk, asked) -> str:
+    """The action for an algorithm of ours, whose config.json and checkpoint tell all."""
+    asked = defaults_of(thunk) | with_env_fn(asked) | dict(algorithm=algorithm_name(thunk))
+    refuse_other_settings(found.folder, asked)
+    if found.latest is not None and found.latest["epoch"] >= asked["epochs"]:
         return "finished"
-    return "diverged" if diverged else "start" if latest is None else "resume"
+    edited = found.config.get("code") != code_of(thunk.__module__)  # it may not diverge again
+    return "diverged" if found.diverged and not edited else "resume" if found.latest else "start"
+
+
+def _action_by_job(found, asked) -> str:
+    """The action for any other function: job.json has its arguments, and whether it finished."""
+    if found.job:
+        refuse_other_settings(found.folder, asked, JOB_FILE)
+    if found.finished and (asked.get("epochs") or 0) <= (found.job.get("epochs") or 0):
+        return "finished"
+    return "diverged" if found.diverged else "start" if found.latest is None else "resume"
 
 
 def _read_config(folder) -> dict:
