@@ -4,6 +4,7 @@ GitHub gives a page to Markdown first and to MathJax after that. Markdown takes 
 before punctuation, reads some underscores as emphasis and `<x` as a tag, and does not see
 mathematics across a line break or with a letter right beside the dollar sign. It passes a ```math
 fence on untouched, so displays stand in fences, and inline formulas keep to forms that survive.
+In both, commands must be ones that MathJax knows and that GitHub allows.
 """
 
 import re
@@ -24,12 +25,28 @@ FORMS = {  # what breaks an inline formula: what happens, and what to write inst
     r"\n": "inline mathematics does not cross a line break",
     r"^\s|\s$|^$": "a formula begins and ends right beside its dollar signs",
 }
+KNOWN = """
+    alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi
+    rho varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma
+    Upsilon Phi Psi Omega ell infty partial nabla emptyset forall exists top bot prime
+    sum prod int lim max min sup inf arg log ln exp tanh sin cos Pr det dim
+    frac tfrac dfrac sqrt binom hat bar tilde vec dot overline underline widehat widetilde
+    underbrace overbrace underset overset stackrel
+    left right big Big bigl bigr Bigl Bigr bigg Bigg mid middle Vert vert lVert rVert lvert rvert
+    lbrace rbrace langle rangle lfloor rfloor lceil rceil
+    le leq ge geq lt gt ne neq ll gg equiv approx sim simeq propto in notin subset subseteq cup cap
+    to gets leftarrow rightarrow Leftarrow Rightarrow mapsto iff implies
+    cdot times ast pm mp circ oplus otimes odot dots ldots cdots vdots ddots
+    quad qquad text mathrm mathbb mathcal mathbf mathit boldsymbol begin end
+    displaystyle textstyle limits nolimits
+"""
 
 
 def problems(text):
     """What GitHub would break in a page, a line each."""
+    found = list(unknown_commands(text))
     text = without_code(text)
-    found = [(m.start(), "$$", "use a ```math fence for a display") for m in displays(text)]
+    found += [(m.start(), "$$", "use a ```math fence for a display") for m in displays(text)]
     text = re.sub(r"\$\$.*?\$\$", _blank, text, flags=re.S)
     for match in INLINE.finditer(text):
         found += [(match.start(), match[0], why) for why in broken(match)]
@@ -47,6 +64,16 @@ def without_code(text):
 
 def _blank(match):
     return re.sub(r"[^\n]", " ", match[0])
+
+
+def unknown_commands(text):
+    """Commands in the formulas of a page that MathJax does not know, or GitHub refuses."""
+    fences = re.finditer(r"^```math\n(.*?)^```", text, re.M | re.S)
+    for formula in (*fences, *INLINE.finditer(without_code(text))):
+        for command in re.finditer(r"\\([A-Za-z]+)", formula[1]):
+            if command[1] not in KNOWN.split():
+                at = formula.start(1) + command.start()
+                yield at, command[0], "no command of KNOWN: misspelt, or new to our pages"
 
 
 def displays(text):
@@ -84,6 +111,8 @@ BROKEN = {
     "where $a<b$": "tag",
     "it costs 5$ or": "partner",
     "$$ a + b $$": "fence",
+    "```math\n\\Vertk\\Vert^2\n```": "KNOWN",
+    r"a name, $\operatorname{clip}(x)$": "KNOWN",
     "| $|x|$ | size |": "cell",
 }
 

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import runpy
+import shlex
 import string
 import subprocess
 import sys
@@ -472,7 +473,7 @@ def test_the_page_says_what_happens(tmp_path, monkeypatch, capsys):
     started = []
     monkeypatch.setattr("spinup.experiments.grids.run_jobs", lambda jobs, *_: started.extend(jobs))
     (command,) = re.findall(r"^spinup (ppo .*)$", PAGE, re.M)
-    main(command.split())
+    main(shlex.split(command))
     assert len(started) == 12
     assert all(f"`{name}`" in PAGE for name in {job.exp_name for job in started})
     (program,) = re.findall(r"^```python\n(import torch.*?)^```", PAGE, re.M | re.S)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,7 @@ def type_in(block, count, folder, *more):
     lines = block.splitlines()
     assert len(lines) == count
     for line in lines:
-        command, *words = line.split()
+        command, *words = shlex.split(line)
         assert command == "spinup"
         if words[0] == "ppo" and "--help" not in words:
             words += ["--steps_per_epoch", "100", "--train_pi_iters", "1", "--train_v_iters", "1"]
