@@ -1,4 +1,4 @@
-"""Draw the learning curve that stands in each algorithm's README: five seeds of a small task.
+"""Draw the learning curve in each algorithm's README: five seeds of a small task.
 
     python benchmarks/curves.py [ALGORITHM …]
 
@@ -24,16 +24,15 @@ TASKS = dict(
     ppo=f"--env CartPole-v1 --epochs 30 --steps_per_epoch 2000 {FAST_PPO}",
     acer="--env CartPole-v1 --epochs 20 --steps_per_epoch 3000 --num_envs 8 --pi_lr 1e-3 "
     "--q_lr 3e-3 --replay_ratio 8 --replay_size 10000 --delta 0.1",
-    sac="--env Pendulum-v1 --epochs 10 --steps_per_epoch 1000 --start_steps 500 "
-    "--update_after 500 --hid [64,64]",
-    ddpg="--env Pendulum-v1 --epochs 12 --steps_per_epoch 1000 --start_steps 500 "
-    "--update_after 500 --hid [64,64]",
-    td3="--env Pendulum-v1 --epochs 12 --steps_per_epoch 1000 --start_steps 500 "
-    "--update_after 500 --hid [64,64]",
+    sac="--env Pendulum-v1 --hid [64,64] --epochs 10 --steps_per_epoch 1000 --start_steps 1000",
+    ddpg="--env Pendulum-v1 --hid [64,64] --epochs 15 --steps_per_epoch 1000 --start_steps 1000 "
+    "--act_noise 0.2",
+    td3="--env Pendulum-v1 --hid [64,64] --epochs 12 --steps_per_epoch 1000 --start_steps 1000 "
+    "--pi_lr 3e-4",
     her="--env spinup/Reach-v0 --epochs 10 --steps_per_epoch 1000 --num_envs 4 --gamma 0.95 "
     "--hid [128,128] --num_test_episodes 50",
-    dqn="--env CartPole-v1 --epochs 20 --steps_per_epoch 2500 --start_steps 100 "
-    "--update_after 100 --epsilon_steps 1000 --epsilon_end 0.1 --n_step 3 --prioritized",
+    dqn="--env CartPole-v1 --epochs 20 --steps_per_epoch 2500 --lr 5e-4 --batch_size 128 "
+    "--n_step 3 --epsilon_steps 5000",
 )
 VALUES = dict(her="TestSuccessRate")  # what is drawn, where it is not the return
 
