@@ -143,7 +143,7 @@ def test_an_update_that_swallows_every_error_is_not_frozen(copied, tmp_path):
 
 
 def test_a_copy_is_not_taken_for_the_original(copied, tmp_path, capsys):
-    """Its runs have its name: `spinup resume` and `spinup sac` do not go on with other code."""
+    """Its runs have its name: `spinup resume` and `spinup sac` do not resume with other code."""
     own = copied("own_sac_named")
     run = tmp_path / "run"
     train(own, run, epochs=1)

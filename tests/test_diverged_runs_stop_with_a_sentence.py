@@ -141,31 +141,31 @@ def test_an_environment_that_cannot_even_begin():
         VectorEnv(partial(broken.Broken, at=0, what="reset"), n=2)
 
 
-class Picture(gym.Env):
-    """Its observation_space is of bytes; what it gives is a picture with `value` in it."""
+class ImageEnv(gym.Env):
+    """Its observation_space is of bytes; what it gives is an image with `value` in it."""
 
     observation_space = gym.spaces.Box(0, 255, (2, 2, 1), np.uint8)
     action_space = gym.spaces.Discrete(2)
 
     def __init__(self, value, dtype):
-        self.picture = np.full((2, 2, 1), value, dtype)
+        self.image = np.full((2, 2, 1), value, dtype)
 
     def reset(self, seed=None, options=None):
-        return self.picture, {}
+        return self.image, {}
 
     def step(self, action):
-        return self.picture, 0.0, False, False, {}
+        return self.image, 0.0, False, False, {}
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.5, -1.0, 256.0])
 def test_a_byte_does_not_swallow_what_it_cannot_hold(value):
     with pytest.raises(UserError, match=f"with {value} in it, but .* integers from 0 to 255"):
-        VectorEnv(partial(Picture, value, np.float32))
+        VectorEnv(partial(ImageEnv, value, np.float32))
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32, bool])
 def test_whole_numbers_of_any_type_are_bytes(dtype):
-    env = VectorEnv(partial(Picture, 1, dtype))
+    env = VectorEnv(partial(ImageEnv, 1, dtype))
     assert env.step([0]).obs2.dtype == np.uint8 and (env.obs == 1).all()
 
 
@@ -314,7 +314,7 @@ def test_a_resumed_run_diverges_again_unless_its_environment_is_mended(tmp_path,
     step = json.loads((tmp_path / "run" / "diverged.json").read_text())["step"]
     epoch = read_latest(tmp_path / "run")["epoch"]
     assert f"at step {step} (epoch {epoch + 1})" in str(stopped.value)
-    said = f"diverged before at step {step}. It goes on after epoch {epoch} and stops at the same"
+    said = f"diverged before at step {step}. It resumes after epoch {epoch} and stops at the same"
     assert said in capsys.readouterr().out
     Mendable.mended = True
     train("sac", tmp_path / "run", env_fn=Mendable, resume=True, seed=2)

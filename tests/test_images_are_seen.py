@@ -1,4 +1,4 @@
-"""Pictures are seen by convolutions, kept as bytes, and Atari games are played as usual."""
+"""Images are seen by convolutions, kept as bytes, and Atari games are played as usual."""
 
 import csv
 import json
@@ -31,7 +31,7 @@ def seed():
     return np.random.default_rng(0)
 
 
-def pictures(shape):
+def image_space(shape):
     return Box(0, 255, shape, np.uint8)
 
 
@@ -56,7 +56,7 @@ def test_any_shape_of_picture_becomes_a_vector(shape, seed):
     out = encoder(obs)
     assert out.shape == (3, encoder.size)
     assert 100 < encoder.size < 25_000
-    torch.testing.assert_close(encoder(obs[1]), out[1])  # one picture, no batch
+    torch.testing.assert_close(encoder(obs[1]), out[1])  # one image, no batch
     torch.testing.assert_close(encoder(obs[None])[0], out)  # a batch of batches
     assert out.std() > 0
 
@@ -98,10 +98,10 @@ def test_the_order_of_channels_does_not_matter(size, seed):
 
 def test_what_is_a_picture_and_what_is_not():
     for shape in SHAPES:
-        assert is_image(pictures(shape)), shape
-    assert not is_image(pictures((128,)))  # an Atari game's memory
-    assert not is_image(pictures((7, 7, 3)))  # too small for convolutions
-    assert not is_image(pictures((9, 84)))
+        assert is_image(image_space(shape)), shape
+    assert not is_image(image_space((128,)))  # an Atari game's memory
+    assert not is_image(image_space((7, 7, 3)))  # too small for convolutions
+    assert not is_image(image_space((9, 84)))
     assert not is_image(Box(0, 1, (84, 84), np.float32))
     assert not is_image(Box(0, 1, (19, 19), np.uint8))  # a board
     assert not is_image(MultiDiscrete([256, 256]))
@@ -113,20 +113,20 @@ def encoders(module):
 
 def test_networks_take_it_by_themselves():
     for actions in (Discrete(3), Box(-1, 1, (2,), np.float32)):
-        ac = MLPActorCritic(pictures((4, 84, 84)), actions, hidden_sizes=(32,))
+        ac = MLPActorCritic(image_space((4, 84, 84)), actions, hidden_sizes=(32,))
         (of_pi,), (of_v,) = encoders(ac.pi), encoders(ac.v)
         assert of_pi is not of_v
         assert encoders(MLPActorCritic(Box(-1, 1, (4, 84, 84)), actions)) == []
         act, value, logp = ac.step(torch.zeros(2, 4, 84, 84))
         assert value.shape == logp.shape == (2,)
         assert len(act) == 2
-    assert len(encoders(MLPQNetwork(pictures((84, 84, 3)), Discrete(3)))) == 1
-    assert encoders(MLPQNetwork(pictures((8, 8)), Discrete(3))) == []
+    assert len(encoders(MLPQNetwork(image_space((84, 84, 3)), Discrete(3)))) == 1
+    assert encoders(MLPQNetwork(image_space((8, 8)), Discrete(3))) == []
 
 
 def test_pictures_are_not_normalised_twice():
     with pytest.raises(UserError, match="scaled anyway"):
-        MLPActorCritic(pictures((84, 84)), Discrete(3), normalize=True)
+        MLPActorCritic(image_space((84, 84)), Discrete(3), normalize=True)
 
 
 # --- Algorithms without an encoder ---
@@ -136,7 +136,7 @@ class Noise(gym.Env):
     """Shows bytes that mean nothing."""
 
     def __init__(self, shape, action_space):
-        self.observation_space, self.action_space = pictures(shape), action_space
+        self.observation_space, self.action_space = image_space(shape), action_space
 
     def _look(self):
         return self.np_random.integers(256, size=self.observation_space.shape, dtype=np.uint8)
@@ -203,14 +203,14 @@ class Side(gym.Env):
     action_space = Discrete(2)
 
     def __init__(self, shape=(12, 12), steps=20):
-        self.observation_space, self.steps = pictures(shape), steps
+        self.observation_space, self.steps = image_space(shape), steps
 
     def _look(self):
         self.left = bool(self.np_random.integers(2))
-        picture = np.zeros(self.observation_space.shape, np.uint8)
+        image = np.zeros(self.observation_space.shape, np.uint8)
         row, column = self.np_random.integers((12, 6))
-        picture[row, column + (0 if self.left else 6)] = 255
-        return picture
+        image[row, column + (0 if self.left else 6)] = 255
+        return image
 
     def reset(self, seed=None, options=None):
         super().reset(seed=seed)
@@ -313,7 +313,7 @@ def test_pong_trains_resumes_and_can_be_watched(algorithm, tmp_path, capsys, mon
 @pytest.mark.parametrize("env_name", ["ALE/Breakout-v5", "PongNoFrameskip-v4", "Pong-v4"])
 def test_atari_is_preprocessed_as_usual(env_name):
     env = EnvMaker(env_name)()
-    assert env.observation_space == pictures((4, 84, 84))
+    assert env.observation_space == image_space((4, 84, 84))
     assert env.unwrapped._frameskip == 1
     assert is_image(env.observation_space)
     env.reset(seed=0)

@@ -1,4 +1,4 @@
-"""Imports between the rooms of the package point one way; see CONTRIBUTING.md for the picture.
+"""Imports between the rooms of the package point one way; see CONTRIBUTING.md for the drawing.
 
 The test reads import statements with `ast`, those inside functions too. The only import that may
 point the other way stands in the `if __name__ == "__main__":` block of a file that can be run.

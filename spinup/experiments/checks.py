@@ -49,7 +49,7 @@ def _check_env(name, arguments):
         _made.add(key)
 
 
-def check_folder(folder):
+def check_folder(folder: Path) -> None:
     """Refuse a folder that cannot be made, without making it."""
     there = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     wrong = errno.ENOTDIR if not there.is_dir() else 0

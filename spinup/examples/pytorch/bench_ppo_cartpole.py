@@ -2,7 +2,7 @@
 
     python -m spinup.examples.pytorch.bench_ppo_cartpole --num_runs 3 --jobs 2
 
-The runs are kept in data/ppo-pyt-bench_…; called again, it goes on where it was stopped.
+The runs are kept in data/ppo-pyt-bench_…; called again, it continues where it was stopped.
 """
 
 import argparse

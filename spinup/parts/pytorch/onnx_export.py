@@ -25,6 +25,9 @@ from spinup.parts.standardize import clip_to_space
 class DeterministicPolicy(nn.Module):
     """From a batch of observations to a network's greedy actions, as its environment takes them."""
 
+    low: torch.Tensor
+    high: torch.Tensor
+
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
@@ -34,7 +37,7 @@ class DeterministicPolicy(nn.Module):
                 bounds = torch.as_tensor(getattr(space, name).astype(np.float32))
                 self.register_buffer(name, bounds, persistent=False)
 
-    def forward(self, obs):
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
         best = best_output(self.network, obs.float())
         if isinstance(self.space, Discrete):
             chosen = best.argmax(-1) if best.is_floating_point() else best
