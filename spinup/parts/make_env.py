@@ -32,8 +32,11 @@ KNOWN_PACKAGES = ("gymnasium", "ale_py", "gymnasium_robotics", "spinup.envs")
 BRIDGES = ("gym", "shimmy")
 # What is missing when one of Gymnasium's own environments cannot be made.
 EXTRA_OF_ENTRY_POINT = (
-    ("mujoco", "mujoco"), ("box2d", "box2d"), ("robotics", "robotics"), ("ale_py", "atari")
-)  # fmt: skip
+    ("mujoco", "mujoco"),
+    ("box2d", "box2d"),
+    ("robotics", "robotics"),
+    ("ale_py", "atari"),
+)
 # Gymnasium's wrappers that may be put around an environment because a file says so: those without
 # a memory of earlier episodes, and that touch nothing outside.
 REBUILT_WRAPPERS = {
@@ -92,8 +95,14 @@ def _make_atari(env_id, preprocess=True, clip_reward=False, stack_size=4, **kwar
 OF_THE_REGISTRY = ("render_mode", "max_episode_steps")  # arguments that are not the environment's
 # What an environment may raise when it is given arguments that it does not know.
 BAD_ARGUMENTS = (
-    TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError, OSError,
-)  # fmt: skip
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+    OSError,
+)
 
 
 def _make_or_explain(env_name, make, kwargs) -> gym.Env:

@@ -14,8 +14,15 @@ except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
 # Settings that memory grows with, in the order in which to suspect them.
-SIZES = ("replay_size", "steps_per_epoch", "num_envs", "batch_size", "minibatch_size", "n_steps",
-         "ac_kwargs")  # fmt: skip
+SIZES = [
+    "replay_size",
+    "steps_per_epoch",
+    "num_envs",
+    "batch_size",
+    "minibatch_size",
+    "n_steps",
+    "ac_kwargs",
+]
 BYTES_PER_WEIGHT = 32  # in two networks: each weight, its gradient and Adam's two averages
 BYTES_PER_PROCESS = 150 * 2**20  # Python with PyTorch imported, at least
 OUT_OF_MEMORY = ("allocate memory", "out of memory", "storage size", "Storage size")  # by PyTorch

@@ -97,40 +97,52 @@ def open_logger(
     rows: how many rows a gradient step has, where no setting says so
     """
     logger_kwargs = dict(settings["logger_kwargs"] or {})
-    folder, maker = logger_kwargs.get("output_dir"), settings["env_fn"]
-    algorithm = name_of_module(module)
-    config = {key: value for key, value in settings.items() if key != "resume"}
-    config |= dict(
-        algorithm=algorithm, num_procs=num_procs(), planned_epochs=planned_epochs(settings)
-    )
-    if (code := code_of(module)) is not None:
-        config["code"] = code
+    folder = logger_kwargs.get("output_dir")
+    config = _config_of(module, settings)
     resume = folder is not None and on_first_process(
         lambda: _lock(folder, config, settings["resume"] or auto_resumes(folder))
     )
-    code_before = read_json(f"{folder}/config.json").get("code") if resume else None
+    config_before = read_json(f"{folder}/config.json") if resume else config
     backend.use_threads(network, rows or _batch_size(settings))
     logger = EpochLogger(**logger_kwargs, resume=resume, backend=backend)
+    config |= _describe(env, settings["env_fn"], backend)
+    logger.save_config(config)
+    logger.setup_pytorch_saver(network)
+    name = config["environment"]["id"] or config["environment"]["made_by"]
+    about = f"{config['algorithm']} on {name}, seed {settings['seed']}: {logger.output_dir}"
+    logger.log(printable(about))
+    told = [_code_changed(module, config_before, config), _core_elsewhere(module)]
+    memory = on_first_process(lambda: find_memory(settings["env_fn"], env, backend))
+    told.append(explain(memory, resume) if memory else None)
+    for sentence in filter(None, told):
+        logger.log(printable(sentence), color="yellow")
+    return logger
+
+
+def _config_of(module, settings) -> dict:
+    """What config.json says of a run before its environment is known."""
+    config = {key: value for key, value in settings.items() if key != "resume"}
+    config["algorithm"] = name_of_module(module)
+    config["num_procs"], config["planned_epochs"] = num_procs(), planned_epochs(settings)
+    code = code_of(module)
+    return config if code is None else config | dict(code=code)
+
+
+def _describe(env, maker, backend) -> dict:
+    """What config.json says of the environment and of the versions of packages."""
     environment = describe_env(env.envs[0])
     if isinstance(maker, EnvMaker):
         environment["id"] = maker.env_name  # as it was typed, with the package before it
     spaces = dict(observation=str(env.observation_space), action=str(env.action_space))
-    config |= dict(environment=environment, spaces=spaces, versions=versions(backend.PACKAGE)) | {
-        STOPS: True
-    }
-    logger.save_config(config)
-    logger.setup_pytorch_saver(network)
-    name = environment["id"] or environment["made_by"]
-    about = f"{algorithm} on {name}, seed {settings['seed']}: {logger.output_dir}"
-    logger.log(printable(about))
-    if resume and code_before not in (None, code):
-        logger.log(f"{module} has changed since this run began; it continues with the new code.",
-                   color="yellow")  # fmt: skip
-    if other := _core_elsewhere(module):
-        logger.log(printable(other), color="yellow")
-    if memory := on_first_process(lambda: find_memory(maker, env, backend)):
-        logger.log(printable(explain(memory, resume)), color="yellow")
-    return logger
+    found = dict(environment=environment, spaces=spaces, versions=versions(backend.PACKAGE))
+    return found | {STOPS: True}
+
+
+def _code_changed(module, before, now) -> str | None:
+    """What to say if a copied algorithm was edited since the run began."""
+    if before.get("code") in (None, now.get("code")):
+        return None
+    return f"{module} has changed since this run began; it continues with the new code."
 
 
 def _batch_size(settings) -> int:

@@ -128,10 +128,7 @@ def plot_data(
     if band == "ci" and name not in CUT_OFF:
         band = "none"  # resampling cannot tell how far beyond the best run another may lie
     experiments = _experiments(frames, xaxis, value, condition, smooth)
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.gca()
+    ax = _current_axes() if ax is None else ax
     runs_there: list[int] = []
     for i, (title, found) in enumerate(experiments.items()):
         if found.curves or found.ends:
@@ -141,6 +138,12 @@ def plot_data(
     caption = _caption(runs_there, name, band, smooth, diverged)
     _dress(ax, xaxis, _ylabel(frames, value), caption)
     return ax
+
+
+def _current_axes():
+    import matplotlib.pyplot as plt
+
+    return plt.gca()
 
 
 def _check_options(frames, columns, smooth, estimator, band):
@@ -276,36 +279,41 @@ def make_plots(
 
     Gives the runs it has plotted.
     """
-    if output is not None and Path(output).suffix not in (".png", ".svg", ".pdf"):
-        raise UserError(f"{output} should end in .png, .svg or .pdf, to say what to write.")
+    _check_suffix(output)
     data = get_all_datasets(all_logdirs, legend, select, exclude)
     for sentence in dict.fromkeys(run.attrs["unsure"] for run in data if run.attrs["unsure"]):
         warn(sentence)
     columns = as_list(values) or ["Performance"]
+    xaxis, lines = xaxis or "TotalEnvInteracts", "Condition2" if count else "Condition1"
+    look: Any = dict(condition=lines, smooth=smooth, estimator=estimator, band=band)
     show = output is None and _has_screen()
     with _figure(len(columns), font_scale, show) as figure:
         for value, ax in zip(columns, figure.axes):
-            plot_data(
-                data,
-                xaxis or "TotalEnvInteracts",
-                value,
-                "Condition2" if count else "Condition1",
-                smooth,
-                ax=ax,
-                estimator=estimator,
-                band=band,
-            )
+            plot_data(data, xaxis, value, ax=ax, **look)
         env_ids = {run.attrs["env_id"] for run in data}
         if len(env_ids) == 1 and None not in env_ids:
             figure.suptitle(plot_label(env_ids.pop()))
-        if show:
-            import matplotlib.pyplot as plt
-
-            plt.show()
-        else:
-            first = Path(as_list(all_logdirs)[0])
-            _save(figure, Path(output or (first if os.path.isdir(first) else Path()) / "plot.png"))
+        _show_or_save(figure, show, output or _default_file(all_logdirs))
     return data
+
+
+def _check_suffix(output):
+    if output is not None and Path(output).suffix not in (".png", ".svg", ".pdf"):
+        raise UserError(f"{output} should end in .png, .svg or .pdf, to say what to write.")
+
+
+def _default_file(logdirs) -> Path:
+    first = Path(as_list(logdirs)[0])
+    return (first if os.path.isdir(first) else Path()) / "plot.png"
+
+
+def _show_or_save(figure, show, file):
+    if show:
+        import matplotlib.pyplot as plt
+
+        plt.show()
+    else:
+        _save(figure, Path(file))
 
 
 @contextlib.contextmanager
