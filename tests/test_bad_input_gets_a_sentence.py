@@ -131,8 +131,8 @@ WRONG = {
     "contradiction in a grid": (f"ppo {QUICK} --ac_kwargs 3 4 --hid [8] [9]", "contradicts"),
     "two variants, one folder": (f"ppo {QUICK} --hid 8 [8]", "Two variants would be kept in"),
     "open bracket": (f"ppo {QUICK} --hid[h [8] [9]", "'--hid[h' is no flag"),
-    "text behind a bracket": (f"ppo {QUICK} --hid[h]x [8]", "is no flag: a short name"),
-    "path as a short name": (f"ppo {QUICK} --hid[../h] [8] [9]", "is no flag: a short name"),
+    "text behind a bracket": (f"ppo {QUICK} --hid[h]x [8]", "is no flag: a shorthand"),
+    "path as a short name": (f"ppo {QUICK} --hid[../h] [8] [9]", "is no flag: a shorthand"),
     "no name of a flag": (f"ppo {QUICK} -- 3", "a flag has a name"),
     "no name in a dict": (f"ppo {QUICK} --ac_kwargs: 3", "a flag has a name"),
     "nothing after an equals sign": (f"ppo {QUICK} --gamma=", "--gamma must be a number such as"),
@@ -213,7 +213,7 @@ def test_a_grid_under_mpiexec_says_how_to_do_it():
 def test_help_tells_of_grids(words, capsys):
     spinup("ppo", *words.split())
     shown = capsys.readouterr().out
-    for word in ("--hid[h] [32] [64,64]", "--jobs", "--ray", "--ray-address", "--overwrite"):
+    for word in ("'--hid[h]' '[32]' '[64,64]'", "--jobs", "--ray", "--ray-address", "--overwrite"):
         assert word in shown
     spinup("help")
     shown = capsys.readouterr().out

@@ -122,7 +122,7 @@ def test_a_replay_buffer_starts_over_and_refuses_what_has_no_meaning(tmp_path):
     with pytest.raises(ValueError, match="ptr is 0 and size 3"):
         buffer.store(np.zeros(3), np.zeros(2), 0.0, np.zeros(3), False)
     saved = filled(7)
-    Checkpoint(tmp_path, buffer=saved).save(1)
+    Checkpoint(folder=tmp_path, buffer=saved).save(1)
     with pytest.raises(ValueError, match="Make a new buffer"):
         saved.size = 3
 

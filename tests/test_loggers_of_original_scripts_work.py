@@ -102,7 +102,7 @@ def test_a_new_run_with_checkpoints_never_takes_over_those_of_the_older_one(tmp_
     network = torch.nn.Linear(1, 1)
     for word in ("old", "new"):
         logger = EpochLogger(output_dir=tmp_path)
-        checkpoint = Checkpoint(tmp_path, network=network, logger=logger)
+        checkpoint = Checkpoint(logger=logger, network=network)
         epochs = []
         for epoch in checkpoint.epochs(2, resume=True):  # there is nothing of this run to resume
             epochs.append(epoch)

@@ -60,12 +60,12 @@ def test_a_segment_that_had_begun_is_completed():
 
 def test_the_random_streams_of_an_earlier_checkpoint_continue(tmp_path):
     np.random.seed(5)
-    Checkpoint(tmp_path, buffer=fill(ReplayBuffer(3, 2, 50), 5)).save(1)
+    Checkpoint(folder=tmp_path, buffer=fill(ReplayBuffer(3, 2, 50), 5)).save(1)
     expected = np.random.rand(3)
     path = tmp_path / "checkpoint" / "epoch1.rank0.npz"
     write_tree(path, as_earlier(read_tree(path)))
     latest = tmp_path / "checkpoint" / "latest"
     latest.write_text('{"epoch": 1, "num_procs": 1}')  # as versions without checksums wrote it
     np.random.seed(9)
-    assert Checkpoint(tmp_path, buffer=ReplayBuffer(3, 2, 50)).restore() == 1
+    assert Checkpoint(folder=tmp_path, buffer=ReplayBuffer(3, 2, 50)).restore() == 1
     assert np.array_equal(np.random.rand(3), expected)
