@@ -333,8 +333,8 @@ def own_bases(name):
 
 def test_our_classes_inherit_from_ours_one_level_deep_at_most():
     classes = own_classes()
-    base = ["spinup.parts.buffers.GAEBuffer"]
-    assert own_bases("spinup.parts.pytorch.buffers.GAEBuffer") == base
+    base = ["spinup.parts.buffers.ReplayBuffer"]
+    assert own_bases("spinup.parts.buffers.NStepReplayBuffer") == base
     for name in classes:
         for base in own_bases(name):
             assert own_bases(base) == [], f"{name} inherits from {base}, which inherits again"

@@ -362,11 +362,14 @@ class GAEBuffer:
         num_envs: int = 1,
         obs_dtype: Any = np.float32,
         act_dtype: Any = np.float32,
+        convert: Callable = _unchanged,
     ):
         """Allocate the buffer.
 
         size: how many steps of each environment
+        convert: turns a rollout of arrays into what a backend needs
         """
+        self.convert = convert
         kinds = dict(obs=(obs_dim, obs_dtype), act=(act_dim, act_dtype))
         kinds |= dict.fromkeys(("rew", "val", "logp", "adv", "ret"), ((), np.float32))
         self.columns = {}  # by step and environment
@@ -428,4 +431,5 @@ class GAEBuffer:
         mean, std = mpi_statistics_scalar(adv)
         adv[:] = (adv - mean) / (std + 1e-8)
         columns = (self.columns[name] for name in Rollout._fields)
-        return Rollout(*(c.reshape(-1, *c.shape[2:]) for c in columns))
+        # Copied, for the buffer fills again while a caller may still hold the rollout.
+        return self.convert(Rollout(*(c.reshape(-1, *c.shape[2:]).copy() for c in columns)))

@@ -17,7 +17,7 @@ INTEGERS: dict[str, tuple] = dict(
     seed=(0, 2**31 - 1), epochs=(1, None), steps_per_epoch=(1, None), max_ep_len=(1, None),
     save_freq=(1, None), num_envs=(1, 100_000), num_cpu=(1, None, "auto"), jobs=(1, None),
     replay_size=(1, None), batch_size=(1, None), minibatch_size=(1, None), update_every=(1, None),
-    iters=(1, None), train_pi_iters=(0, None), train_v_iters=(0, None), update_after=(0, None),
+    iters=(1, None), train_v_iters=(0, None), update_after=(0, None),
     start_steps=(0, None), num_test_episodes=(0, None), target_every=(1, None),
     epsilon_steps=(0, None), policy_delay=(1, None), n_step=(1, None), n_steps=(1, None),
     replay_start=(0, None), k=(0, None),

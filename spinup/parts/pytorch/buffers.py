@@ -1,10 +1,8 @@
 """The buffers of parts/buffers.py and parts/hindsight.py, with batches of tensors on a device."""
 
-from typing import Any
-
 from spinup.parts import buffers, hindsight
 from spinup.parts.buffers import NStepTransitions, Rollout, Segments, Transitions
-from spinup.parts.pytorch.tensors import as_tensors, to_tensor
+from spinup.parts.pytorch.tensors import as_tensors
 
 __all__ = [
     "GAEBuffer",
@@ -36,15 +34,4 @@ ReplayBuffer = gives_tensors(buffers.ReplayBuffer)
 NStepReplayBuffer = gives_tensors(buffers.NStepReplayBuffer)
 SegmentBuffer = gives_tensors(buffers.SegmentBuffer)
 HindsightBuffer = gives_tensors(hindsight.HindsightBuffer)
-
-
-class GAEBuffer(buffers.GAEBuffer):
-    """A rollout that gives tensors."""
-
-    def __init__(self, *args: Any, device: str = "cpu", **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.device = device
-
-    def get(self) -> Rollout:
-        # Copied, for the buffer fills again while a caller may still hold the rollout.
-        return Rollout(*(to_tensor(column, self.device).clone() for column in super().get()))
+GAEBuffer = gives_tensors(buffers.GAEBuffer)

@@ -57,13 +57,13 @@ def best_output(network: Any, obs: torch.Tensor) -> torch.Tensor:
     pi = getattr(network, "pi", None)
     if pi is None:
         values = network.q
-        # Where the worth of the state is counted apart, only the rest tells actions apart.
+        # Dueling networks: the advantages alone decide.
         return values.a(values.features(obs)) if hasattr(values, "advantages") else values(obs)
     if hasattr(pi, "mode"):
         return pi.mode(obs)
     if hasattr(pi, "_distribution"):
-        chances = pi._distribution(obs)
-        return chances.logits if hasattr(chances, "logits") else chances.mean
+        distribution = pi._distribution(obs)
+        return distribution.logits if hasattr(distribution, "logits") else distribution.mean
     if "deterministic" in inspect.signature(pi.forward).parameters:
         return pi(obs, deterministic=True, with_logprob=False)[0]
     return pi(obs)

@@ -59,11 +59,11 @@ def compute_loss_pi(ac, average, batch: Segments, q, q_ret, *, c, delta, ent_coe
         v = (pi * q).sum(-1, keepdim=True)
         # The weight of each action's log probability: for the one taken, the return seen, with
         # its importance weight truncated at c; for all, the critic's bias correction.
-        push = (1 - c / rho).clamp(min=0) * pi * (q - v)
-        push.scatter_add_(-1, a, rho.gather(-1, a).clamp(max=c) * (q_ret[:, None] - v))
+        weight = (1 - c / rho).clamp(min=0) * pi * (q - v)
+        weight.scatter_add_(-1, a, rho.gather(-1, a).clamp(max=c) * (q_ret[:, None] - v))
         entropy = -(pi * logp).sum(-1, keepdim=True)
         # As gradients in the logits, where that of log pi(a) is 1 at a, less pi everywhere.
-        g = push - pi * push.sum(-1, keepdim=True) - ent_coef * pi * (logp + entropy)
+        g = weight - pi * weight.sum(-1, keepdim=True) - ent_coef * pi * (logp + entropy)
         k = pi - logp_average.exp()  # of KL(average || pi)
         z = project(g, k, delta)
     loss = -(z * phi).sum(-1).mean()
@@ -102,12 +102,12 @@ def retrace(batch: Segments, rho, q_a, v2, *, gamma, n_steps):
     q_a, v2: the critic's value of the action taken, and of the observation after it
     """
     follows = gamma * (1 - batch.terminated)
-    td_target, carry = batch.rew + follows * v2, follows * (1 - batch.truncated)
-    columns = [td_target, carry, rho.clamp(max=1), q_a]
+    td_target, continues = batch.rew + follows * v2, follows * (1 - batch.truncated)
+    columns = [td_target, continues, rho.clamp(max=1), q_a]
     columns = [column.reshape(-1, n_steps).unbind(1) for column in columns]
     targets, error = [], torch.zeros_like(columns[0][0])  # of later steps, truncated and summed
-    for target, carry, trace, q in reversed(list(zip(*columns))):
-        targets.append(target + carry * error)
+    for target, continues, trace, q in reversed(list(zip(*columns))):
+        targets.append(target + continues * error)
         error = trace * (targets[-1] - q)
     return torch.stack(targets[::-1], 1).reshape(-1)
 
@@ -153,7 +153,7 @@ def acer(
     replay_start: steps before the first replayed update
     c: threshold at which importance weights are truncated; the critic corrects the bias
     delta: size of the trust region around the average policy, as a linearized KL divergence
-    alpha: share that the average policy network keeps of its weights in an update
+    alpha: Polyak averaging, the share that the average policy network keeps of itself
     ent_coef: entropy coefficient, the weight of the entropy in the loss
     max_grad_norm: gradient-norm clipping, the largest norm of a gradient; none: no clipping
     num_test_episodes: evaluation episodes of the deterministic policy after each epoch
@@ -192,10 +192,10 @@ def acer(
             act, logp = ac.step(to_tensor(obs, device))
             step = env.step(act)
             over = step.terminated, step.truncated
-            whole = buffer.store(obs, act, step.rew, step.obs2, *over, logp)
+            completed = buffer.store(obs, act, step.rew, step.obs2, *over, logp)
             for episode in step.episodes:
                 logger.store(EpRet=episode.ret, EpLen=episode.length)
-            for stats in learn(t) if whole else ():
+            for stats in learn(t) if completed else ():
                 logger.store(**stats)
 
         for test in evaluate(test_env, greedy, schedule.per_process(num_test_episodes)):

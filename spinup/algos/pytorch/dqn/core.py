@@ -66,6 +66,6 @@ class DuelingMLP(nn.Module):
         return v + a - a.mean(-1, keepdim=True)
 
     def advantages(self, obs):
-        """What tells the actions of a few observations apart, as an array."""
+        """The advantages A(s, a) of all actions for a few observations, as an array."""
         features = torch.from_numpy(apply_to_arrays(self.features, obs))
         return apply_to_arrays(self.a, features.to(obs.device))

@@ -88,7 +88,7 @@ def dqn(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: discount factor, what a reward one step later is worth
-    polyak: share that the target network keeps of its weights when it moves; 0: a plain copy
+    polyak: Polyak averaging, the share that the target network keeps of itself; 0: a copy
     target_every: updates between two moves of the target network
     lr: learning rate
     batch_size: transitions in a gradient step, over all processes
@@ -116,7 +116,7 @@ def dqn(
     seeds, schedule = run_setup.setup(settings, backend)
     env, test_env = run_setup.make_envs(env_fn, num_envs, seeds, max_ep_len)
     ac = backend.build_network(actor_critic, env, ac_kwargs, device)
-    planned = schedule._replace(epochs=run_setup.planned_epochs(settings))  # not if extended
+    planned = schedule._replace(epochs=run_setup.planned_epochs(settings))  # when beta reaches 1
     dims = run_setup.space_dims(env) | dict(size=replay_size, seed=seeds.buffer, device=device)
     exponent = priority_exponent if prioritized else None
     buffer = NStepReplayBuffer(**dims, n_step=n_step, gamma=gamma, priority_exponent=exponent)

@@ -105,7 +105,7 @@ def her(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: discount factor, what a reward one step later is worth
-    polyak: share that the target networks keep of their weights in an update
+    polyak: Polyak averaging, the share that the target networks keep of themselves
     lr: learning rate of policy and critics
     batch_size: transitions in a gradient step, over all processes
     start_steps: steps with random actions before the policy acts

@@ -44,7 +44,7 @@ def compute_loss_pi(ac, rollout: Rollout, *, clip_ratio, ent_coef=0.0):
     loss = -torch.min(ratio * rollout.adv, clipped * rollout.adv).mean() - ent_coef * entropy
     return loss, dict(
         KL=-log_ratio.mean(),
-        KLNonNegative=(torch.expm1(log_ratio) - log_ratio).clamp(min=0).mean(),  # but for rounding
+        KLNonNegative=(torch.expm1(log_ratio) - log_ratio).clamp(min=0).mean(),  # k3, see README
         Entropy=entropy,
         ClipFrac=(ratio != clipped).float().mean(),
     )
@@ -69,7 +69,7 @@ def update(
 ):
     """Policy steps on one rollout until the policy has moved far enough, and value steps."""
     clip = dict(clip_ratio=clip_ratio, ent_coef=ent_coef)
-    pi_batches = Minibatches(rollout, max(train_pi_iters, 1), minibatch_size)
+    pi_batches = Minibatches(rollout, train_pi_iters, minibatch_size)
     v_batches = Minibatches(rollout, train_v_iters, minibatch_size)
 
     def improve_policy():
@@ -79,8 +79,7 @@ def update(
                 learner.pi_optimizer, compute_loss_pi, learner.ac, batch, max_grad_norm, **clip
             )
             losses.append(loss)
-            too_far = kl.add(stats["KL"]) > 1.5 * (torch.inf if target_kl is None else target_kl)
-            if too_far or train_pi_iters == 0:
+            if kl.add(stats["KL"]) > 1.5 * (torch.inf if target_kl is None else target_kl):
                 break
             learner.pi_optimizer.step()
         return stats | dict(LossPi=losses[0], DeltaLossPi=losses[-1] - losses[0], StopIter=i)

@@ -101,7 +101,7 @@ def sac(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: discount factor, what a reward one step later is worth
-    polyak: share that the target network keeps of its weights in an update
+    polyak: Polyak averaging, the share that the target network keeps of itself
     lr: learning rate of policy, critics and, where it is learned, alpha
     alpha: temperature, what a nat of entropy is worth in reward; 'auto' learns it
     batch_size: transitions in a gradient step, over all processes

@@ -99,7 +99,7 @@ def td3(
     epochs: how many epochs
     replay_size: transitions each process keeps before the oldest is overwritten
     gamma: discount factor, what a reward one step later is worth
-    polyak: share that the target networks keep of their weights in an update
+    polyak: Polyak averaging, the share that the target networks keep of themselves
     pi_lr: learning rate of the policy
     q_lr: learning rate of the critics
     batch_size: transitions in a gradient step, over all processes

@@ -41,7 +41,7 @@ def kl_divergence(old_pi, pi):
         )
 
 
-def learned(module):
+def trainable(module):
     """The parameters of a network that may change, in a fixed order."""
     return [p for p in module.parameters() if p.requires_grad]
 
@@ -58,8 +58,8 @@ def flat_grad(f, params, **kwargs):
 
 def hessian_vector_product(f, params, damping_coeff=0.0):
     """The function v -> Hv, with H the second derivative of `f` over all processes, damped."""
-    slope = flat_grad(f, params, create_graph=True)
-    return lambda v: average(flat_grad(slope @ v, params, retain_graph=True)) + damping_coeff * v
+    grad = flat_grad(f, params, create_graph=True)
+    return lambda v: average(flat_grad(grad @ v, params, retain_graph=True)) + damping_coeff * v
 
 
 def average(x):
@@ -75,24 +75,23 @@ def assign_params_from_flat(x, params):
 
 
 def conjugate_gradient(product, b, iters, tolerance=1e-10):
-    """Solve A x = b, nearly, asking only for products with A (symmetric, positive) and few of them.
+    """Solve A x = b for a symmetric positive definite A, which is given as the function v -> A v.
 
-    product: gives A v for a vector v
-    tolerance: the share of b, squared, that may be left over
+    tolerance: stop when the squared residual is this share of the squared b
     """
-    x, residual, direction = torch.zeros_like(b), b.clone(), b.clone()
-    left = residual @ residual
-    enough = tolerance * left
+    x, r, p = torch.zeros_like(b), b.clone(), b.clone()
+    rr = r @ r
+    small = tolerance * rr
     for _ in range(iters):
-        if left <= enough:
+        if rr <= small:
             break
-        ahead = product(direction)
-        curvature = direction @ ahead
-        if not curvature > 0:  # by rounding, or not a number: what has been found must do
+        Ap = product(p)
+        pAp = p @ Ap
+        if not pAp > 0:  # by rounding, or not a number: x as it is must do
             break
-        length = left / curvature
-        x += length * direction
-        residual -= length * ahead
-        left, before = residual @ residual, left
-        direction = residual + left / before * direction
+        alpha = rr / pAp
+        x += alpha * p
+        r -= alpha * Ap
+        rr, before = r @ r, rr
+        p = r + rr / before * p
     return x

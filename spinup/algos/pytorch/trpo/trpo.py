@@ -47,7 +47,7 @@ def compute_loss_v(ac, rollout: Rollout):
 
 def update(learner, rollout, *, delta, damping_coeff, cg_iters, train_v_iters, **search):
     """One policy step to the edge of the trust region, then value steps, all on one rollout."""
-    ac, params = learner.ac, core.learned(learner.ac.pi)
+    ac, params = learner.ac, core.trainable(learner.ac.pi)
     with torch.no_grad():
         old_pi, _ = ac.pi(rollout.obs, rollout.act)
     loss, kl = compute_loss_pi(ac, rollout, old_pi)
@@ -66,7 +66,7 @@ def line_search(
     ac, rollout, old_pi, step, delta, *, backtrack_iters, backtrack_coeff, algo="trpo", log=print
 ):
     """Shorten the step until the policy is better yet near; if it never is, keep the old one."""
-    params, now = core.learned(ac.pi), partial(compute_loss_pi, ac, rollout, old_pi)
+    params, now = core.trainable(ac.pi), partial(compute_loss_pi, ac, rollout, old_pi)
     old_params = core.flat_concat(params)
     old_loss, _ = core.average(core.flat_concat(now())).tolist()
     for i in range(backtrack_iters):

@@ -1,6 +1,7 @@
 """VPG's networks, which all on-policy algorithms share: see parts/pytorch/networks.py.
 
 `MLPActorCritic` is a policy `pi` (categorical or diagonal Gaussian) and a value function `v`.
+The other names are those that scripts take from here, by `from core import *` too.
 """
 
 import numpy as np

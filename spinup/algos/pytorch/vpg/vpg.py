@@ -41,7 +41,7 @@ def compute_loss_pi(ac, rollout: Rollout):
     loss = -(logp * rollout.adv).mean()
     return loss, dict(
         KL=-log_ratio.mean(),
-        KLNonNegative=(torch.expm1(log_ratio) - log_ratio).clamp(min=0).mean(),  # but for rounding
+        KLNonNegative=(torch.expm1(log_ratio) - log_ratio).clamp(min=0).mean(),  # k3, see README
         Entropy=entropy,
     )
 
