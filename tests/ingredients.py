@@ -829,9 +829,9 @@ from torch.distributions import Categorical, Normal
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.layers import mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
-from spinup.parts.pytorch.networks import (
-    MLPCategoricalActor, MLPGaussianActor, MLPQFunction, SquashedGaussianMLPActor,
-)
+from spinup.parts.pytorch.bounded_policies import SquashedGaussianMLPActor
+from spinup.parts.pytorch.critics import MLPQFunction
+from spinup.parts.pytorch.networks import MLPCategoricalActor, MLPGaussianActor
 
 LOG_FILE = __file__ + ".log"
 '''

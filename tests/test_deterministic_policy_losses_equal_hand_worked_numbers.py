@@ -17,8 +17,9 @@ from spinup.algos.pytorch.td3 import core as td3_core
 from spinup.algos.pytorch.td3 import td3
 from spinup.parts import env_memory
 from spinup.parts.buffers import Transitions
+from spinup.parts.pytorch.bounded_policies import ActionRange, MLPActor, action_limits
+from spinup.parts.pytorch.critics import MLPQFunction
 from spinup.parts.pytorch.learning import gradient_step
-from spinup.parts.pytorch.networks import ActionRange, MLPActor, MLPQFunction, action_limits
 from spinup.parts.schedule import Schedule
 
 t = torch.tensor

@@ -16,11 +16,8 @@ from spinup.algos.pytorch.sac import core, sac
 from spinup.parts.buffers import Transitions
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker
-from spinup.parts.pytorch.networks import (
-    Ensemble,
-    MLPDiscreteQFunction,
-    SquashedGaussianMLPActor,
-)
+from spinup.parts.pytorch.bounded_policies import SquashedGaussianMLPActor
+from spinup.parts.pytorch.critics import Ensemble, MLPDiscreteQFunction
 from spinup.results.playback import load_policy_and_env
 
 t = torch.tensor

@@ -10,22 +10,19 @@ from gymnasium.spaces import Box
 from torch import nn
 
 from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.bounded_policies import (
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    SquashedGaussianMLPActor,
+    squashed_log_prob,
+)
+from spinup.parts.pytorch.critics import MLPQFunction, stack_values
 from spinup.parts.pytorch.fast import private
 from spinup.parts.pytorch.fast.context import capturing
 from spinup.parts.pytorch.fast.fused_critics import arrange_critics
 from spinup.parts.pytorch.layers import MLP, apply_to_arrays, mlp, observation_mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average
-from spinup.parts.pytorch.networks import (
-    LOG_STD_MAX,
-    LOG_STD_MIN,
-    MLPActorCritic,
-    MLPCategoricalActor,
-    MLPGaussianActor,
-    MLPQFunction,
-    SquashedGaussianMLPActor,
-    squashed_log_prob,
-    stack_values,
-)
+from spinup.parts.pytorch.networks import MLPActorCritic, MLPCategoricalActor, MLPGaussianActor
 from spinup.parts.pytorch.tensors import standard_normal, uniform
 
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU]

@@ -13,8 +13,8 @@ from spinup.algos.pytorch.her import core, her
 from spinup.parts.buffers import Transitions
 from spinup.parts.envs import VectorEnv
 from spinup.parts.make_env import EnvMaker
+from spinup.parts.pytorch.bounded_policies import ActionRange
 from spinup.parts.pytorch.learning import gradient_step
-from spinup.parts.pytorch.networks import ActionRange
 
 t = torch.tensor
 OBS = Box(-1, 1, (3,))

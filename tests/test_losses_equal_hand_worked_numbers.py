@@ -18,11 +18,8 @@ from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.sac import core as sac_core
 from spinup.algos.pytorch.sac import sac
 from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
-from spinup.parts.pytorch.networks import (
-    MLPGaussianActor,
-    SquashedGaussianMLPActor,
-    squashed_log_prob,
-)
+from spinup.parts.pytorch.bounded_policies import SquashedGaussianMLPActor, squashed_log_prob
+from spinup.parts.pytorch.networks import MLPGaussianActor
 
 t = torch.tensor
 

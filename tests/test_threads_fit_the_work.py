@@ -13,6 +13,7 @@ from torch import nn
 import spinup
 from spinup.parts.make_env import EnvMaker
 from spinup.parts.mpi import THREADS
+from spinup.parts.pytorch.critics import Ensemble, MLPQFunction
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.fast.threads import (
     PROBE_EVERY,
@@ -22,7 +23,6 @@ from spinup.parts.pytorch.fast.threads import (
     Threads,
 )
 from spinup.parts.pytorch.learning import Adam, gradient_step
-from spinup.parts.pytorch.networks import Ensemble, MLPQFunction
 
 TASKS = {
     "small batches of a small network": ("dqn", "CartPole-v1", dict(batch_size=64), 1),

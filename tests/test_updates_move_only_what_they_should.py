@@ -19,9 +19,10 @@ from spinup.algos.pytorch.sac import core as sac_core
 from spinup.algos.pytorch.sac import sac
 from spinup.parts import env_memory
 from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
+from spinup.parts.pytorch.bounded_policies import SquashedGaussianMLPActor
+from spinup.parts.pytorch.critics import Ensemble, MLPQFunction
 from spinup.parts.pytorch.layers import mlp
 from spinup.parts.pytorch.learning import Adam, Minibatches, gradient_step, polyak_average
-from spinup.parts.pytorch.networks import Ensemble, MLPQFunction, SquashedGaussianMLPActor
 
 OBS, ACT = Box(-1, 1, (3,)), Box(-1, 1, (2,))
 t = torch.tensor

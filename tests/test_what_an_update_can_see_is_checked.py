@@ -21,10 +21,10 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from spinup.parts.pytorch import fast, layers, learning, networks
+from spinup.parts.pytorch.critics import MLPQFunction, stack_values
 from spinup.parts.pytorch.fast.fused_critics import arrange_critics
 from spinup.parts.pytorch.layers import MLP, mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, minimize, polyak_average
-from spinup.parts.pytorch.networks import MLPQFunction, stack_values
 
 SCALE = 1.0
 

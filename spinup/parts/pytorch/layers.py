@@ -48,6 +48,12 @@ def apply_to_arrays(net: nn.Module, obs: Tensor | np.ndarray) -> np.ndarray:
     return found
 
 
+def as_array(module: nn.Module, name: str) -> np.ndarray:
+    """A parameter or buffer of a module as an array."""
+    view = fast.numpy_view(module, name)
+    return getattr(module, name).detach().cpu().numpy() if view is None else view
+
+
 def count_vars(module: nn.Module) -> int:
     """How many numbers a network learns."""
     return sum(p.numel() for p in module.parameters())

@@ -8,8 +8,9 @@ from torch import nn
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch.architecture import records_architecture
+from spinup.parts.pytorch.bounded_policies import MLPActor, action_limits
+from spinup.parts.pytorch.critics import MLPQFunction
 from spinup.parts.pytorch.layers import count_vars, is_image, mlp
-from spinup.parts.pytorch.networks import MLPActor, MLPQFunction, action_limits
 
 
 @records_architecture

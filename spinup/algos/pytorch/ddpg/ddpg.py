@@ -16,10 +16,10 @@ from spinup.parts import run_setup
 from spinup.parts.checkpoint import Checkpoint
 from spinup.parts.envs import evaluate
 from spinup.parts.pytorch import backend
+from spinup.parts.pytorch.bounded_policies import ActionRange, action_limits
 from spinup.parts.pytorch.buffers import ReplayBuffer, Transitions
 from spinup.parts.pytorch.fast import recorded
 from spinup.parts.pytorch.learning import Adam, gradient_step, polyak_average, updates
-from spinup.parts.pytorch.networks import ActionRange, action_limits
 from spinup.parts.pytorch.tensors import standard_normal, to_tensor
 
 COLUMNS = """Epoch EpRet* TestEpRet* EpLen TestEpLen TotalEnvInteracts QVals*

@@ -9,14 +9,9 @@ from torch import nn
 
 from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch.architecture import records_architecture
+from spinup.parts.pytorch.bounded_policies import ActionRange, MLPActor, action_limits
+from spinup.parts.pytorch.critics import Ensemble, MLPQFunction
 from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
-from spinup.parts.pytorch.networks import (
-    ActionRange,
-    Ensemble,
-    MLPActor,
-    MLPQFunction,
-    action_limits,
-)
 from spinup.parts.pytorch.tensors import standard_normal, uniform
 
 

@@ -10,19 +10,17 @@ from torch.distributions import Categorical
 
 from spinup.parts.buffers import combined_shape
 from spinup.parts.envs import refuse_images, require_actions
-from spinup.parts.pytorch import networks
+from spinup.parts.pytorch import critics
 from spinup.parts.pytorch.architecture import records_architecture
-from spinup.parts.pytorch.layers import count_vars, is_image, mlp
-from spinup.parts.pytorch.networks import (
+from spinup.parts.pytorch.bounded_policies import (
     LOG_STD_MAX,
     LOG_STD_MIN,
-    MLPCategoricalActor,
-    MLPDiscreteQFunction,
-    MLPQFunction,
     SquashedGaussianMLPActor,
     action_limits,
-    q_parameters,
 )
+from spinup.parts.pytorch.critics import MLPDiscreteQFunction, MLPQFunction, q_parameters
+from spinup.parts.pytorch.layers import count_vars, is_image, mlp
+from spinup.parts.pytorch.networks import MLPCategoricalActor
 
 # A learned temperature aims at this fraction of the largest entropy of a discrete policy.
 ENTROPY_FRACTION = 0.5
@@ -70,7 +68,7 @@ def sample(pi, obs):
 
 def q_values(ac, obs, a):
     """The values of both critics, one row each: of the action `a`, or of all of a Categorical."""
-    return networks.q_values(ac, obs, *([] if isinstance(a, Categorical) else [a]))
+    return critics.q_values(ac, obs, *([] if isinstance(a, Categorical) else [a]))
 
 
 def expectation(a, x):

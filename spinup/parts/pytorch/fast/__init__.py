@@ -1,9 +1,9 @@
 """Everything that exists only for speed, behind this one door.
 
 `spinup.user_config.FAST = False` turns all of it off; then only the plain code of layers.py,
-networks.py and learning.py runs, and gives the same numbers to rounding. An update is *captured*
-and replayed; or it runs *eagerly*, line by line as it is written, over fused layers; or, switched
-off, it is *plain*, without those too.
+networks.py, critics.py, bounded_policies.py and learning.py runs, and gives the same numbers to
+rounding. An update is *captured* and replayed; or it runs *eagerly*, line by line as it is written,
+over fused layers; or, switched off, it is *plain*, without those too.
 
     recorded            captures an update once and replays it; `.each`: for many batches
     reports             which updates of this process are captured, and why others are not

@@ -1,0 +1,99 @@
+"""Critics in PyTorch: Q-functions of actions, one or several at once."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spinup.parts.pytorch import fast
+from spinup.parts.pytorch.layers import Flatten, as_shape, mlp
+
+
+class MLPQFunction(nn.Module):
+    """The value of an action at an observation."""
+
+    STACKABLE = True  # critics of exactly this class, by fast/fused_critics.py
+
+    def __init__(
+        self,
+        obs_dim: int | Sequence[int],
+        act_dim: int,
+        hidden_sizes: Sequence[int],
+        activation: Callable,
+    ):
+        super().__init__()
+        self.flat = Flatten(as_shape(obs_dim))
+        self.q = mlp([self.flat.size + act_dim, *hidden_sizes, 1], activation)
+
+    @fast.accelerated_by(fast.critic_forward)
+    def forward(self, obs: Tensor, act: Tensor) -> Tensor:
+        return self.values(self.q(torch.cat(self.columns(obs, act), -1)))
+
+    def columns(self, obs: Tensor, act: Tensor) -> tuple[Tensor, ...]:
+        """What goes into the layers, side by side."""
+        return self.flat(obs), act
+
+    def values(self, outputs: Tensor, act: Tensor | None = None) -> Tensor:
+        """The values, from what comes out of the layers."""
+        return outputs.squeeze(-1)  # (batch,), never (batch, 1), which would broadcast
+
+
+class MLPDiscreteQFunction(nn.Module):
+    """The value of each of finitely many actions at an observation, or of one of them."""
+
+    STACKABLE = True  # critics of exactly this class, by fast/fused_critics.py
+
+    def __init__(
+        self,
+        obs_dim: int | Sequence[int],
+        act_dim: int,
+        hidden_sizes: Sequence[int],
+        activation: Callable,
+    ):
+        super().__init__()
+        self.flat = Flatten(as_shape(obs_dim))
+        self.q = mlp([self.flat.size, *hidden_sizes, act_dim], activation)
+
+    def forward(self, obs: Tensor, act: Tensor | None = None) -> Tensor:
+        return self.values(self.q(*self.columns(obs)), act)
+
+    def columns(self, obs: Tensor, act: Tensor | None = None) -> tuple[Tensor, ...]:
+        """What goes into the layers."""
+        return (self.flat(obs),)
+
+    def values(self, outputs: Tensor, act: Tensor | None = None) -> Tensor:
+        """The value of every action, or of `act`."""
+        if act is None:
+            return outputs
+        return outputs.gather(-1, act.expand(outputs.shape[:-1])[..., None]).squeeze(-1)
+
+
+class Ensemble(nn.ModuleList):
+    """Several critics of one shape; gives one row of values per critic."""
+
+    def forward(self, obs: Tensor, *act: Tensor) -> Tensor:
+        return stack_values(self, obs, *act)
+
+
+def stack_values(critics: Iterable[Any], obs: Tensor, *act: Tensor) -> Tensor:
+    """What several critics say, one row each."""
+    critics = list(critics)
+    if fast.enabled() and len(critics) > 1 and all("STACKABLE" in vars(type(c)) for c in critics):
+        outputs = fast.stacked_forward(critics, critics[0].columns(obs, *act))
+        if outputs is not None:
+            return critics[0].values(outputs, *act)
+    return torch.stack([critic(obs, *act) for critic in critics])
+
+
+def q_values(ac: Any, obs: Tensor, *act: Tensor) -> Tensor:
+    """What both critics of `ac` say, one row each.
+
+    act: the actions to evaluate; without it, critics of finitely many actions evaluate them all
+    """
+    return stack_values((ac.q1, ac.q2), obs, *act)
+
+
+def q_parameters(ac: Any) -> list[nn.Parameter]:
+    """All that the critics of `ac` learn."""
+    return [*ac.q1.parameters(), *ac.q2.parameters()]
