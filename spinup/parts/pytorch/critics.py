@@ -13,7 +13,7 @@ from spinup.parts.pytorch.layers import Flatten, as_shape, mlp
 class MLPQFunction(nn.Module):
     """The value of an action at an observation."""
 
-    STACKABLE = True  # critics of exactly this class, by fast/fused_critics.py
+    STACKABLE = ("obs", "act")  # what goes into the layers, for fast/fused_critics.py
 
     def __init__(
         self,
@@ -28,21 +28,14 @@ class MLPQFunction(nn.Module):
 
     @fast.accelerated_by(fast.critic_forward)
     def forward(self, obs: Tensor, act: Tensor) -> Tensor:
-        return self.values(self.q(torch.cat(self.columns(obs, act), -1)))
-
-    def columns(self, obs: Tensor, act: Tensor) -> tuple[Tensor, ...]:
-        """What goes into the layers, side by side."""
-        return self.flat(obs), act
-
-    def values(self, outputs: Tensor, act: Tensor | None = None) -> Tensor:
-        """The values, from what comes out of the layers."""
-        return outputs.squeeze(-1)  # (batch,), never (batch, 1), which would broadcast
+        q = self.q(torch.cat([self.flat(obs), act], -1))
+        return q.squeeze(-1)  # (batch,), never (batch, 1), which would broadcast
 
 
 class MLPDiscreteQFunction(nn.Module):
     """The value of each of finitely many actions at an observation, or of one of them."""
 
-    STACKABLE = True  # critics of exactly this class, by fast/fused_critics.py
+    STACKABLE = ("obs",)  # what goes into the layers, for fast/fused_critics.py
 
     def __init__(
         self,
@@ -56,17 +49,8 @@ class MLPDiscreteQFunction(nn.Module):
         self.q = mlp([self.flat.size, *hidden_sizes, act_dim], activation)
 
     def forward(self, obs: Tensor, act: Tensor | None = None) -> Tensor:
-        return self.values(self.q(*self.columns(obs)), act)
-
-    def columns(self, obs: Tensor, act: Tensor | None = None) -> tuple[Tensor, ...]:
-        """What goes into the layers."""
-        return (self.flat(obs),)
-
-    def values(self, outputs: Tensor, act: Tensor | None = None) -> Tensor:
-        """The value of every action, or of `act`."""
-        if act is None:
-            return outputs
-        return outputs.gather(-1, act.expand(outputs.shape[:-1])[..., None]).squeeze(-1)
+        q = self.q(self.flat(obs))
+        return q if act is None else q.gather(-1, act[..., None]).squeeze(-1)
 
 
 class Ensemble(nn.ModuleList):
@@ -80,9 +64,9 @@ def stack_values(critics: Iterable[Any], obs: Tensor, *act: Tensor) -> Tensor:
     """What several critics say, one row each."""
     critics = list(critics)
     if fast.enabled() and len(critics) > 1 and all("STACKABLE" in vars(type(c)) for c in critics):
-        outputs = fast.stacked_forward(critics, critics[0].columns(obs, *act))
-        if outputs is not None:
-            return critics[0].values(outputs, *act)
+        values = fast.stacked_forward(critics, obs, *act)
+        if values is not None:
+            return values
     return torch.stack([critic(obs, *act) for critic in critics])
 
 

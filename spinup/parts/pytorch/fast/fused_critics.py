@@ -66,7 +66,7 @@ def _stack_moments(optimizer, groups):
 def _twin_layers(critics):
     """The layers of critics of one shape; None where they are not exactly that."""
     for critic in critics:
-        changed = {"forward", "columns", "values"} & critic.__dict__.keys()
+        changed = "forward" in critic.__dict__
         if private.has_hooks(critic) or changed or list(private.layers(critic)) != ["flat", "q"]:
             return None
         flat = critic.flat
@@ -113,16 +113,26 @@ def _stacked(critics):
     return linear, kinds, weights, [bias.unsqueeze(1) for bias in biases]
 
 
-def stacked_forward(critics, columns):
-    """The outputs of several critics for one batch; None where they must run one by one.
+def stacked_forward(critics, obs, act=None):
+    """The values of several critics for one batch; None where they must run one by one.
 
     Only in a capture: the numbers of an update that runs eagerly must not depend, to the last bit,
     on whether an earlier attempt to capture it has moved the weights.
-
-    columns: the parts of the input
     """
-    if not is_capturing() or not all(map(accepts, columns)) or _twin_layers(critics) is None:
+    if not is_capturing() or _twin_layers(critics) is None:
         return None
+    with_act = "act" in type(critics[0]).STACKABLE
+    columns = (critics[0].flat(obs), act) if with_act else (critics[0].flat(obs),)
+    outputs = _outputs(critics, columns) if all(map(accepts, columns)) else None
+    if outputs is None or (act is None and not with_act):
+        return outputs
+    if with_act:
+        return outputs.squeeze(-1)
+    return outputs.gather(-1, act.expand(outputs.shape[:-1])[..., None]).squeeze(-1)
+
+
+def _outputs(critics, columns):
+    """What comes out of the layers of several critics; None if their weights are not adjacent."""
     found = _stacked(critics)
     if found is None:
         return None

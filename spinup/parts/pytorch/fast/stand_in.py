@@ -1,4 +1,4 @@
-"""How fast versions stand in for the plain code of layers.py and networks.py.
+"""How fast versions stand in for the plain code of layers, policies and critics.
 
 Plain code names its fast version in a decorator, `@fast.accelerated_by(fast.squash)`, and is read
 without it. A fast version takes the same arguments and gives the same numbers to rounding, or None
@@ -26,10 +26,10 @@ def accelerated_by(fast_version):
     return decorate
 
 
-def critic_forward(critic, *inputs):
-    """The values of a critic whose layers are `q`, its inputs side by side in `columns`."""
-    outputs = mlp_forward(critic.q, *critic.columns(*inputs))
-    return None if outputs is None else critic.values(outputs)
+def critic_forward(critic, obs, act):
+    """The values of a critic whose layers are `q`, with observation and action side by side."""
+    outputs = mlp_forward(critic.q, critic.flat(obs), act)
+    return None if outputs is None else outputs.squeeze(-1)
 
 
 def gaussian_heads(actor, obs):
