@@ -47,7 +47,7 @@ lint: .venv/ready  ## what ruff has to say about style and layout
 types: .venv/ready  ## whether annotations are true, by mypy
 	$(BIN)/python -m mypy
 
-# In fast mode an update is replayed without its Python lines, so a breakpoint there is not reached.
+# Fast mode off, so that breakpoints in updates are reached in every call: CONTRIBUTING.md, Debug.
 shell: export SPINUP_FAST := 0
 shell: .venv/ready  ## a Python to debug in: fast mode off, IPython if it is installed
 	@$(BIN)/python -c 'import IPython' 2>/dev/null && ipython='-m IPython'; \

@@ -53,6 +53,18 @@ def test_the_command_line_trains_it(clone):
     python("-m", "spinup.run", "resume", "data/cmd_mine_pytorch/cmd_mine_pytorch_s0", cwd=clone)
 
 
+@pytest.mark.parametrize("name", ["mine", "vpg"])
+def test_its_file_trains_it_under_its_own_name(clone, name):
+    python(f"spinup/algos/pytorch/{name}/{name}.py", *FLAGS.split(), cwd=clone)
+    assert (clone / "data" / name / f"{name}_s0" / "progress.txt").exists()
+
+
+def test_a_copy_beside_spinup_does_not_take_the_name_of_the_original(clone):
+    shutil.copytree(clone / "spinup" / "algos" / "pytorch" / "vpg", clone / "myvpg")
+    python("-m", "myvpg.vpg", *FLAGS.split(), cwd=clone)
+    assert (clone / "data" / "myvpg.vpg" / "myvpg.vpg_s0" / "progress.txt").exists()
+
+
 def test_a_script_trains_it(clone):
     (clone / "script.py").write_text(SCRIPT)
     python("script.py", cwd=clone)

@@ -26,7 +26,7 @@ FOLDERS = sorted(
 ALGORITHMS = [f"{folder.parent.name}/{folder.name}" for folder in FOLDERS]
 PYTORCH = [name for name in ALGORITHMS if name.startswith("pytorch/")]
 LONGEST, LONGER = 170, {"pytorch/acer": 220}  # lines; ACER is four ideas in one
-FROM_THE_LAUNCHER = {"env_name", "env_kwargs", "exp_name", "num_cpu"}
+FROM_THE_LAUNCHER = {"env_name", "env_kwargs", "num_cpu"}  # no exp_name: a copy has its own
 
 every_source = pytest.mark.parametrize(
     "path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES]

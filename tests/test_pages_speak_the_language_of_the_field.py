@@ -120,6 +120,7 @@ TERMS = {
     "importance sampling": ["trpo", "ppo", "acer", "dqn"],
     "Monte Carlo": ON_POLICY,
     "replay buffer": OFF_POLICY,
+    "Polyak averaging": OFF_POLICY,
     "exploration rate": ["dqn", "her"],
     "entropy coefficient": ["ppo", "acer"],
     "temperature": ["sac", "README.md"],

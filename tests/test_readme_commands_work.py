@@ -90,3 +90,22 @@ def test_links_lead_somewhere():
         links += [readme.parent / link for link in re.findall(r"\]\(([^)#:]+)\)", text)]
     assert links
     assert [str(link) for link in links if not (REPOSITORY / link).exists()] == []
+
+
+def printed_commands():
+    """The lines of all pages that a reader types into a shell, with the pages."""
+    pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
+    for page in [*pages, *REPOSITORY.glob("spinup/algos/*/*/README.md")]:
+        for line in page.read_text().splitlines():
+            if re.match(
+                r"( {4})?(make|pip|python|py-spy record|ray|spinup|tensorboard) [^ `]", line
+            ):
+                yield page, line
+
+
+def test_zsh_takes_commands_as_they_are_printed():
+    """An interactive zsh takes # for a word, and brackets without quotes for a pattern of files."""
+    lines = list(printed_commands())
+    assert len(lines) > 40
+    bare = [(page.name, re.sub(r"'[^']*'|\"[^\"]*\"", "", line)) for page, line in lines]
+    assert [(page, line) for page, line in bare if set(line) & set("#[]?*(){}~")] == []

@@ -11,16 +11,26 @@ from spinup.experiments.train import train
 from spinup.parts.errors import UserError
 from spinup.parts.jsonio import read_json
 from spinup.parts.make_env import allow_env
+from spinup.parts.run_setup import algorithm_name
 from spinup.parts.settings import check
 
 
 def launch(algorithm, file, argv=None):
-    """Run an algorithm's own file: its defaults, then config.json beside it, then the flags."""
+    """Run an algorithm's own file: its defaults, then config.json beside it, then the flags.
+
+    The experiment is called `ppo` if `ppo/ppo.py` is run, `mysac.sac` if `mysac/sac.py` is.
+    """
     from spinup.parts.report_errors import report_errors
 
     argv = sys.argv[1:] if argv is None else argv
-    config = Path(file).with_name("config.json")
-    report_errors(lambda: train_from_flags(lambda: algorithm, argv, read_json(config)))
+    path = Path(file).resolve()
+    name = path.stem if path.stem == path.parent.name else algorithm_name(algorithm)
+
+    def start():
+        config = dict(exp_name=name) | read_json(path.with_name("config.json"))
+        train_from_flags(lambda: algorithm, argv, config)
+
+    report_errors(start)
 
 
 def train_from_flags(load, argv, config=None):

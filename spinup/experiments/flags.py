@@ -30,7 +30,11 @@ LAUNCHER = {
     ),
     "env_kwargs": (None, "arguments for making it; --env_kwargs:name value sets one"),
     "num_cpu": (1, "processes that train one policy together, under MPI; auto: one per core"),
-    "exp_name": (None, "the experiment's name, and its folder's; default: cmd_ALGO_BACKEND"),
+    "exp_name": (
+        None,
+        "the experiment's name, and its folder's; default: cmd_ALGO_BACKEND, or the name of a file "
+        "that is run itself",
+    ),
     "data_dir": (None, "where experiments are kept; default: the folder data"),
     "datestamp": (False, "begin the folder's name with date and time"),
     "overwrite": (False, "delete what the run's folder holds, and start over"),
