@@ -145,7 +145,7 @@ def test_ctrl_c_lets_epochs_end_and_starts_nothing_else(tmp_path):
     for name, epoch in stopped.items():
         folder = tmp_path / name.partition("_")[0] / name
         assert 0 < epoch < many
-        assert read_table(folder / "progress.txt").rows == epoch
+        assert read_table(folder / "progress.txt").num_rows == epoch
         assert f"Stopped after {epoch} of {many} epochs" in (folder / "output.txt").read_text()
 
 

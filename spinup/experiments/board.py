@@ -111,14 +111,14 @@ def _progress(run: Run) -> str:
         return ""
     table = read_table(folder_of(run.job) / "progress.txt")
     epochs, seconds = run.job.kwargs.get("epochs"), table.last.get("Time")
-    words = [f"epoch {table.rows}" + (f"/{epochs}" if epochs else "")] if table.rows else []
+    words = [f"epoch {table.num_rows}" + (f"/{epochs}" if epochs else "")] if table.num_rows else []
     if run.state != "diverged":
         results = [table.last[name] for name in PERFORMANCE if name in table.last]
         words += [f"return {result:.5g}" for result in results[:1]]
     if run.state == "running" and seconds and epochs:
-        left = seconds / table.rows * max(0, epochs - table.rows)
+        left = seconds / table.num_rows * max(0, epochs - table.num_rows)
         words.append(f"{tqdm.format_interval(left)} left")
-    if run.error and not table.rows:
+    if run.error and not table.num_rows:
         words.append(printable(run.error))
     return f"  {', '.join(words)}" if words else ""
 

@@ -166,7 +166,7 @@ class _Found:
         """Whether there is nothing, or only what a run leaves before its first checkpoint."""
         if self.latest is not None or self.finished or self.diverged:
             return False
-        return read_table(self.folder / "progress.txt").rows <= (self.ours or bool(self.job))
+        return read_table(self.folder / "progress.txt").num_rows <= (self.ours or bool(self.job))
 
 
 def _read_folder(folder) -> _Found:

@@ -299,9 +299,9 @@ class Logger:
         if self.output_file is None:
             return
         table = cut_table(self.output_file, state["table_bytes"])
-        self.rows = table.rows
+        self.rows = table.num_rows
         if self.trackers:  # they may lack rows
-            for count, texts in enumerate(table.texts, 1):
+            for count, texts in enumerate(table.rows, 1):
                 row = dict(zip(table.names, texts, strict=True))
                 log_row(self.trackers, row, count, self.start_time, self.backend)
             call_all(self.trackers, "drop_stale", backend=self.backend)

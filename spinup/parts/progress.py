@@ -14,11 +14,11 @@ PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a r
 class Table(NamedTuple):
     """What a progress.txt holds: whole rows, the numbers of the last one, and its problem."""
 
-    rows: int
+    num_rows: int
     last: dict[str, float]
     problem: str | None
     names: list[str]
-    texts: list[list[str]]  # of the whole rows
+    rows: list[list[str]]  # as texts
 
 
 NO_TABLE = Table(0, {}, None, [], [])

@@ -50,7 +50,7 @@ class _Files:
     @property
     def epochs_done(self) -> int:
         # A row whose checkpoint is missing will be computed again.
-        return self.latest.get("epoch", 0) if self.ours else self.table.rows
+        return self.latest.get("epoch", 0) if self.ours else self.table.num_rows
 
     @property
     def note(self) -> dict:
@@ -61,9 +61,9 @@ class _Files:
 def run_status(folder: Path) -> RunStatus:
     """The status of the run in a folder; a damaged file is reported in `problem`, not raised."""
     files, running = _read_files(Path(folder)), is_locked(folder)
-    diverged = find_divergence(folder, files.config, files.table.names, files.table.texts)
+    diverged = find_divergence(folder, files.config, files.table.names, files.table.rows)
     # A run that is under way has not written everything yet.
-    if files.table.problem and not running and not (diverged and not files.table.rows):
+    if files.table.problem and not running and not (diverged and not files.table.num_rows):
         files.problems.append(files.table.problem)
     state = "running" if running else _state(files, diverged)
     last = files.table.last

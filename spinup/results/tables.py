@@ -72,17 +72,17 @@ def _read_run(folder: Path, title: str | None, config: dict, damage: list[str]) 
     except UserError as error:
         warn(f"{error} It is left out.")
         return None
-    if table.problem and table.rows:  # killed while it wrote; half a number is a wrong number
+    if table.problem and table.num_rows:  # killed while it wrote; half a number is a wrong number
         damage.append(f"{table.problem.removesuffix('.')}; that line is left out.")
     for sentence in damage:
         warn(sentence)
     names = [printable(name) for name in table.names]
-    diverged = find_divergence(folder, config, names, table.texts)
-    if not table.rows and diverged is None:
+    diverged = find_divergence(folder, config, names, table.rows)
+    if not table.num_rows and diverged is None:
         warn(f"{path} holds no epoch yet; it is left out.")
         return None
     # A row may be there whose epoch was never saved.
-    rows = table.texts if diverged is None else table.texts[: diverged.epochs_done]
+    rows = table.rows if diverged is None else table.rows[: diverged.epochs_done]
     run = _as_frame(names, rows)
     run.attrs |= dict(folder=str(folder), diverged=diverged, epochs=len(rows), damage=damage)
     run.attrs |= _of_settings(folder, title, config)
