@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spinup.experiments.job import Run, folder_of
 from spinup.parts.plain_text import printable, say
-from spinup.parts.progress import PERFORMANCE, read_table
+from spinup.parts.progress import performance_column, read_table
 
 if TYPE_CHECKING:  # rich is imported only where a table is drawn
     from rich.console import Group
@@ -112,9 +112,9 @@ def _progress(run: Run) -> str:
     table = read_table(folder_of(run.job) / "progress.txt")
     epochs, seconds = run.job.kwargs.get("epochs"), table.last.get("Time")
     words = [f"epoch {table.num_rows}" + (f"/{epochs}" if epochs else "")] if table.num_rows else []
-    if run.state != "diverged":
-        results = [table.last[name] for name in PERFORMANCE if name in table.last]
-        words += [f"return {result:.5g}" for result in results[:1]]
+    performance = performance_column(table.last)
+    if performance and run.state != "diverged":
+        words.append(f"return {table.last[performance]:.5g}")
     if run.state == "running" and seconds and epochs:
         left = seconds / table.num_rows * max(0, epochs - table.num_rows)
         words.append(f"{tqdm.format_interval(left)} left")

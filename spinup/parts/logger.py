@@ -20,7 +20,13 @@ from spinup.parts.errors import UserError
 from spinup.parts.jsonio import convert_json, regular_file, write_json
 from spinup.parts.mpi import broadcast_object, mpi_statistics_scalar, mpi_sum, proc_id
 from spinup.parts.plain_text import printable
-from spinup.parts.progress import append_rows, cut_table, open_table, sync_table
+from spinup.parts.progress import (
+    append_rows,
+    cut_table,
+    open_table,
+    performance_column,
+    sync_table,
+)
 from spinup.parts.run_folder import (
     cannot_write,
     move_older_run,
@@ -262,7 +268,8 @@ class Logger:
         self.divergence_check.check_weights()
         if self.output_file is not None:
             append_rows(self.output_file, [self.log_headers] * self.first_row + [values])
-            result = row.get("AverageTestEpRet", row.get("AverageEpRet", float("nan")))
+            column = performance_column(row)
+            result = float("nan") if column is None else row[column]
             if line := self.counter.epoch_line(result):
                 self._print(line)
             self.rows += 1

@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from spinup.parts.errors import START_OVER, UserError
 from spinup.parts.run_folder import read_text
 
+STEPS = "TotalEnvInteracts"  # the column of environment steps
 PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a run has
 
 
@@ -22,6 +24,11 @@ class Table(NamedTuple):
 
 
 NO_TABLE = Table(0, {}, None, [], [])
+
+
+def performance_column(columns: Container[str]) -> str | None:
+    """The column of a run that Performance stands for; None if the run has no such column."""
+    return next((name for name in PERFORMANCE if name in columns), None)
 
 
 def read_table(path: Path) -> Table:

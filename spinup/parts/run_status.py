@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spinup.parts.divergence import Divergence, find_divergence
 from spinup.parts.errors import UserError
-from spinup.parts.progress import NO_TABLE, PERFORMANCE, Table, read_table
+from spinup.parts.progress import NO_TABLE, STEPS, Table, performance_column, read_table
 from spinup.parts.run_folder import read_config, read_job, read_latest
 from spinup.parts.run_lock import is_locked
 
@@ -67,8 +67,7 @@ def run_status(folder: Path) -> RunStatus:
         files.problems.append(files.table.problem)
     state = "running" if running else _state(files, diverged)
     last = files.table.last
-    results = [last[name] for name in PERFORMANCE if name in last]
-    steps, seconds = last.get("TotalEnvInteracts"), last.get("Time")
+    column, steps, seconds = performance_column(last), last.get(STEPS), last.get("Time")
     return RunStatus(
         state=state,
         algorithm=files.config.get("algorithm") or files.note.get("function"),
@@ -76,7 +75,7 @@ def run_status(folder: Path) -> RunStatus:
         seed=files.config.get("seed", files.job.get("seed")),
         epochs_done=files.epochs_done,
         epochs=files.epochs,
-        performance=None if state == "diverged" else next(iter(results), None),
+        performance=None if column is None or state == "diverged" else last[column],
         steps_per_second=steps / seconds if steps and seconds else None,
         folder=str(folder),
         problem=" ".join(files.problems) or None,

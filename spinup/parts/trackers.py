@@ -17,6 +17,7 @@ from typing import Any
 
 from spinup.parts.backend import Backend
 from spinup.parts.errors import UserError
+from spinup.parts.progress import STEPS
 from spinup.parts.run_folder import EVENTS, WANDB_RUNS
 from spinup.parts.seeds import preserve_rng
 from spinup.parts.settings import flatten_settings
@@ -208,7 +209,7 @@ def log_row(
     start_time: when the run would have started, had it never been stopped
     """
     numbers = {key: x for key, value in row.items() if (x := _number(value)) is not None}
-    places = (numbers.get(key, math.nan) for key in ("TotalEnvInteracts", "Epoch"))
+    places = (numbers.get(key, math.nan) for key in (STEPS, "Epoch"))
     step = next((int(place) for place in places if math.isfinite(place)), count)
     when = start_time + numbers["Time"] if "Time" in numbers else time.time()
     call_all(trackers, "row", step, numbers, when, backend=backend)

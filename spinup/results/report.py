@@ -20,7 +20,7 @@ import spinup
 from spinup.parts.divergence import STOPS, read_divergence
 from spinup.parts.errors import UserError
 from spinup.parts.plain_text import printable, without_colors
-from spinup.parts.progress import PERFORMANCE
+from spinup.parts.progress import PERFORMANCE, STEPS
 from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job, real_path
 from spinup.parts.settings import flatten_settings
 from spinup.results import compare, tables
@@ -184,7 +184,7 @@ def _listed(run: Any, found: compare.Comparison, args: Any) -> dict:
     done, epochs = run.attrs["epochs"], config.get("epochs")
     epochs = epochs if isinstance(epochs, int) else None
     score, _ = compare.final_score(run, found.value, args.last, args.at) or (None, None)
-    _, steps = compare.final_score(run, compare.STEPS) or (None, None)
+    _, steps = compare.final_score(run, STEPS) or (None, None)
     state = "" if epochs is None else "finished" if done >= epochs else "unfinished"
     return dict(
         experiment=run.attrs["name"],

@@ -14,7 +14,7 @@ import numpy as np
 from spinup.parts.divergence import find_divergence
 from spinup.parts.errors import UserError, did_you_mean
 from spinup.parts.plain_text import printable, say
-from spinup.parts.progress import PERFORMANCE, read_table
+from spinup.parts.progress import STEPS, performance_column, read_table
 from spinup.parts.run_folder import (
     DIVERGED_FILE,
     OLDER_RUNS,
@@ -94,7 +94,7 @@ def _as_frame(names: list[str], rows: list[list[str]]) -> Any:
     import pandas as pd
 
     if not rows:
-        return pd.DataFrame({"Epoch": [np.nan], "TotalEnvInteracts": [np.nan]})
+        return pd.DataFrame({"Epoch": [np.nan], STEPS: [np.nan]})
     text = "\n".join("\t".join(row) for row in [names, *rows])
     return pd.read_csv(io.StringIO(text), sep="\t", quoting=csv.QUOTE_NONE)
 
@@ -139,7 +139,7 @@ def _read_runs(folders: Iterable[Path | str], titles: Iterable[str | None]) -> l
     for run, name, unsure in zip(runs, names, _unsure_of_each(names, configs)):
         run.attrs["unsure"] = unsure
         run["Unit"], run["Condition1"], run["Condition2"] = 0, name, name
-        for column in [column for column in PERFORMANCE if column in run][:1]:
+        if (column := performance_column(run)) is not None:
             run["Performance"] = run[column]
         if run.attrs["diverged"] is not None:
             run["Diverged"] = True
