@@ -9,6 +9,7 @@ from spinup.parts.errors import UserError
 from spinup.parts.progress import NO_TABLE, STEPS, Table, performance_column, read_table
 from spinup.parts.run_folder import read_config, read_job, read_latest
 from spinup.parts.run_lock import is_locked
+from spinup.parts.settings import environment_name
 
 
 @dataclass
@@ -71,7 +72,7 @@ def run_status(folder: Path) -> RunStatus:
     return RunStatus(
         state=state,
         algorithm=files.config.get("algorithm") or files.note.get("function"),
-        environment=_environment(files.config) or _environment(files.job),
+        environment=environment_name(files.config) or environment_name(files.job),
         seed=files.config.get("seed", files.job.get("seed")),
         epochs_done=files.epochs_done,
         epochs=files.epochs,
@@ -116,11 +117,3 @@ def _state(files: _Files, diverged: Divergence | None) -> str:
     if finished:
         return "finished"
     return "failed" if files.note.get("state") == "failed" else "stopped"
-
-
-def _environment(config: dict) -> str | None:
-    """What a run is trained on: as Gymnasium calls it, or as it was typed."""
-    described, maker = config.get("environment") or {}, config.get("env_fn")
-    found = [described.get("id") or described.get("made_by")]
-    found += [maker.get("env_name")] if isinstance(maker, dict) else []
-    return next(filter(None, [*found, config.get("env_name")]), None)

@@ -138,6 +138,16 @@ def experiment_settings(config: dict) -> dict[str, str]:
     }
 
 
+def environment_name(config: dict) -> str | None:
+    """The environment of a run by its config.json: Gymnasium's id, its class, or what was typed."""
+    environment, maker = (config.get(key) for key in ("environment", "env_fn"))
+    described = environment if isinstance(environment, dict) else {}
+    typed = maker.get("env_name") if isinstance(maker, dict) else None
+    found = described.get("id"), described.get("made_by"), typed, config.get("env_name")
+    names = (name for name in found if isinstance(name, str) and name and not _unnamed(name))
+    return next(names, None)
+
+
 def flatten_settings(settings: dict, prefix: str = "") -> dict[str, Any]:
     """Settings with those inside others by both names, `ac_kwargs:hidden_sizes`, as in flags."""
     found: dict[str, Any] = {}

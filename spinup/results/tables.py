@@ -22,7 +22,7 @@ from spinup.parts.run_folder import (
     read_job,
     real_path,
 )
-from spinup.parts.settings import unknown_settings, what_differs
+from spinup.parts.settings import environment_name, unknown_settings, what_differs
 
 Paths = Path | str | Sequence[Path | str]
 Strings = str | Sequence[str] | None
@@ -101,12 +101,10 @@ def _as_frame(names: list[str], rows: list[list[str]]) -> Any:
 
 def _of_settings(folder: Path, title: str | None, config: dict) -> dict[str, Any]:
     """Environment, name and seed of a run, by its settings or else by its folder."""
-    environment, seed = config.get("environment"), config.get("seed")
-    known = environment if isinstance(environment, dict) else dict(id=config.get("env_name"))
-    env_id = known.get("id")
+    environment, seed = environment_name(config), config.get("seed")
     name_without_seed = re.sub(r"_s\d+$", "", real_path(folder).name)
     return dict(
-        env_id=printable(env_id) if isinstance(env_id, str) else None,
+        env_id=None if environment is None else printable(environment),
         name=printable(title or config.get("exp_name") or name_without_seed or "exp"),
         seed=seed if isinstance(seed, int) else None,
     )
