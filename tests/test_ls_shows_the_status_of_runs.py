@@ -140,6 +140,7 @@ def test_broken_runs_are_listed_with_what_is_wrong(data):
         "no_json",
         "a_list",
     }
+    assert all(run["wrong"] == run["problem"] for run in runs.values())  # as 1.0 called it
     text = listed(data)
     for name in ("cut", "empty", "no_json", "a_list"):
         assert f"\n{data / name}/" in text  # the sentence begins with the file

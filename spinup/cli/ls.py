@@ -67,7 +67,7 @@ def as_json(runs: list[RunStatus]) -> str:
     """The same as a JSON list; a number that is NaN or infinite becomes null."""
     finite = [
         {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in run.items()}
-        for run in map(asdict, runs)
+        for run in (asdict(run) | dict(wrong=run.problem) for run in runs)  # as 1.0 called it
     ]
     return json.dumps(convert_json(finite), indent=2)
 
