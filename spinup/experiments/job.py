@@ -9,8 +9,6 @@ from pathlib import Path
 from spinup.parts.jsonio import convert_json, write_json
 from spinup.parts.run_folder import JOB_FILE
 
-OUTPUT_FILE = "output.txt"  # what a run prints, in its folder
-
 
 @dataclass
 class Job:

@@ -19,7 +19,7 @@ from spinup.experiments.board import (
     say_interrupted,
 )
 from spinup.experiments.checks import check_jobs
-from spinup.experiments.job import OUTPUT_FILE, Job, Run, folder_of, settings_of, write_job_file
+from spinup.experiments.job import Job, Run, folder_of, settings_of, write_job_file
 from spinup.experiments.processes import (
     catch_interrupts,
     forget_job_file,
@@ -34,7 +34,7 @@ from spinup.parts.errors import JobsFailed, UserError
 from spinup.parts.jsonio import convert_json
 from spinup.parts.make_env import with_env_fn
 from spinup.parts.plain_text import without_colors
-from spinup.parts.run_folder import remove_all, run_files
+from spinup.parts.run_folder import OUTPUT_FILE, remove_all, run_files
 from spinup.parts.run_lock import locked
 
 LAST_LINES = 8  # of a run that failed

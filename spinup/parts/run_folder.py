@@ -17,6 +17,7 @@ from spinup.parts.errors import START_OVER, UserError, damaged, shown
 from spinup.parts.jsonio import json_bytes, read_json, read_json_and_bytes, regular_file, write_json
 
 JOB_FILE = "job.json"  # what a grid writes about a run: its settings, and how it ended
+OUTPUT_FILE = "output.txt"  # what a run that a grid started prints
 DIVERGED_FILE = "diverged.json"  # in a run folder: what was not finite, and when
 OLDER_RUNS = "older_runs"  # where the files of a run go when a new one uses its folder
 LARGEST_INTEGER = 2**53
@@ -43,6 +44,11 @@ KINDS = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
 def real_path(path: Path | str) -> Path:
     """The path without links; unlike `Path.resolve` it accepts links that form a circle."""
     return Path(os.path.realpath(path))
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether a link leads from a run's folder to a file elsewhere, which is nobody's business."""
+    return not real_path(path).is_relative_to(real_path(folder))
 
 
 def read_text(path: Path | str) -> str:
@@ -157,8 +163,8 @@ RUN_FILES = (
     "checkpoint",
     "tf1_save*",
     "vars*.pt",
-    "job.json",
-    "output.txt",
+    JOB_FILE,
+    OUTPUT_FILE,
     DIVERGED_FILE,
     *TRACKER_FILES,
 )
