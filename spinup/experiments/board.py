@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from spinup.experiments.job import Run, folder_of
 from spinup.parts.plain_text import printable, say
 from spinup.parts.progress import performance_column, read_table
+from spinup.parts.run_status import STATE_STYLES
 
 if TYPE_CHECKING:  # rich is imported only where a table is drawn
     from rich.console import Group
     from rich.live import Live
 
-STYLES = dict(done="green", running="cyan", failed="red", diverged="red", stopped="yellow")
-ENDED = ("done", "failed", "diverged", "stopped")
+ENDED = ("finished", "failed", "diverged", "stopped")
 SECONDS_PER_DRAWING = 0.5
 
 
@@ -33,7 +33,7 @@ class Board:
 
 def count_states(runs: list[Run]) -> dict[str, int]:
     """How many runs are in each state, without the states that no run is in."""
-    order = ("done", "running", "queued", "stopped", "failed", "diverged")
+    order = ("finished", "running", "queued", "stopped", "failed", "diverged")
     counts = {state: sum(run.state == state for run in runs) for state in order}
     return {state: count for state, count in counts.items() if count}
 
@@ -81,7 +81,7 @@ def report_state(board: Board, run: Run) -> None:
     if board.live or run.state == "queued":
         return
     ended = sum(run.state in ENDED for run in board.runs)
-    words = dict(running="started", done="done" if run.began else "finished before")
+    words = dict(running="started", finished="finished" if run.began else "finished before")
     state = words.get(run.state, run.state)
     say(f"[{ended}/{len(board.runs)}] {_name(run)}: {state}{_progress(run)}")
 
@@ -132,7 +132,7 @@ def table(runs: list[Run], height: int) -> "Group":
     from rich.table import Table
     from rich.text import Text
 
-    order = ("running", "failed", "diverged", "stopped", "queued", "done")
+    order = ("running", "failed", "diverged", "stopped", "queued", "finished")
     first = sorted(runs, key=lambda run: order.index(run.state))
     shown = first if len(runs) < height else first[: max(0, height - 2)]
     rows = Table.grid(padding=(0, 1))
@@ -144,7 +144,7 @@ def table(runs: list[Run], height: int) -> "Group":
             cells = (f"  {run.state}", _name(run), _progress(run))  # data, and no markup
             rows.add_row(
                 *(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells),
-                style=STYLES.get(run.state, ""),
+                style=STATE_STYLES.get(run.state, ""),
             )
     counts = ", ".join(f"{count} {state}" for state, count in count_states(runs).items())
     head = Text(f"{len(runs)} runs: {counts}", no_wrap=True, overflow="ellipsis")

@@ -14,6 +14,9 @@ from spinup.parts.run_folder import OUTPUT_FILE, leads_out, read_config, read_jo
 from spinup.parts.run_lock import is_locked
 from spinup.parts.settings import environment_name
 
+STATE_STYLES = dict(  # how rich shows a state
+    running="cyan", finished="green", stopped="yellow", failed="red", diverged="red"
+)
 LAST_LINES, LONGEST_LINE = 30, 400  # of a run's output
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 ERROR = re.compile(r"spinup: |[\w.]*(Error|Exception)\b")
