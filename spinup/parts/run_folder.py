@@ -12,6 +12,7 @@ from pathlib import Path
 
 import spinup
 from spinup import user_config
+from spinup.parts.config_entries import ENTRIES
 from spinup.parts.earlier_configs import in_todays_units
 from spinup.parts.errors import START_OVER, UserError, damaged, shown
 from spinup.parts.jsonio import json_bytes, read_json, read_json_and_bytes, regular_file, write_json
@@ -22,21 +23,7 @@ DIVERGED_FILE = "diverged.json"  # in a run folder: what was not finite, and whe
 OLDER_RUNS = "older_runs"  # where the files of a run go when a new one uses its folder
 LARGEST_INTEGER = 2**53
 # The types of the values that the library uses, by key; null counts as a missing key.
-ENVIRONMENT = dict(id=str, made_by=str, kwargs=dict, wrappers=list, max_episode_steps=int)
-CONFIG = dict(
-    algorithm=str,
-    exp_name=str,
-    env_name=str,
-    seed=int,
-    epochs=int,
-    num_procs=int,
-    ac_kwargs=dict,
-    environment=ENVIRONMENT,
-    env_fn=dict(env_name=str, env_kwargs=dict),
-    actor_critic=str,
-    logger_kwargs=dict,
-    spaces=dict(observation=str, action=str),
-)
+CONFIG = {key: entry.kind for key, entry in ENTRIES.items() if entry.kind is not None}
 JOB = CONFIG | dict(job=dict(state=str, function=str))
 KINDS = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from spinup.parts.config_entries import keys_with
 from spinup.parts.errors import UserError, shown
 from spinup.parts.jsonio import convert_json
 from spinup.parts.memory import check_sizes, finite
@@ -33,12 +34,10 @@ NUMBERS: dict[str, tuple] = dict(
 MAX_INTEGER = 2**53  # floats cannot count beyond it; for integers without a limit of their own
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # None: no limit
 # Not part of what a run computes, or compared apart.
-NOT_COMPARED = {"epochs", "planned_epochs", "logger_kwargs", "resume", "save_freq", "code"}
+NOT_COMPARED = keys_with(compared=False)
 # Of config.json, what does not tell one experiment from another: the seeds of its runs, names and
 # folders, and what follows from other settings.
-NOT_OF_EXPERIMENT = NOT_COMPARED - {"code"} | {
-    "seed", "exp_name", "logger", "spaces", "versions", "stops_when_not_finite", "job",
-}  # fmt: skip
+NOT_OF_EXPERIMENT = keys_with(of_experiment=False)
 OF_ENVIRONMENT = ("id", "made_by", "kwargs", "wrappers", "max_episode_steps")
 
 

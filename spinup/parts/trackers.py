@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from spinup.parts.backend import Backend
+from spinup.parts.config_entries import keys_with
 from spinup.parts.errors import UserError
 from spinup.parts.progress import STEPS
 from spinup.parts.run_folder import EVENTS, WANDB_RUNS
 from spinup.parts.seeds import preserve_rng
 from spinup.parts.settings import flatten_settings
 
-NO_SETTINGS = ("environment", "logger_kwargs", "spaces", "versions")  # of config.json
+NO_SETTINGS = keys_with(tracked=False)  # of config.json
 TIMEOUT = 30  # seconds to wait for a server
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import spinup
-from spinup.parts.divergence import STOPS
+from spinup.parts.config_entries import keys_with
 from spinup.parts.plain_text import printable
 from spinup.parts.progress import PERFORMANCE, STEPS
 from spinup.parts.run_folder import (
@@ -37,7 +37,7 @@ VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 LARGEST_VIDEO, LARGEST_VIDEOS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of all together
 LONGEST_SETTING = 400  # characters of a setting that the page shows
 # What is no setting that tells experiments apart: a run's own, and what follows from others.
-NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces", "job", STOPS)
+NO_SETTINGS = keys_with(on_page=False)
 SCRIPTS = ("base", "numbers", "curves", "tables", "page")  # one script, in this order
 
 
