@@ -8,6 +8,7 @@ import math
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -31,6 +32,7 @@ from spinup.parts.run_status import RunStatus, last_lines, run_status
 from spinup.parts.settings import flatten_settings
 from spinup.results import compare, tables
 from spinup.results.compare_formats import as_dict
+from spinup.results.statistics import BAND_RESAMPLES, CONFIDENCE, random_numbers
 
 MOST_NUMBERS = 600_000  # in the page; beyond, runs are shown with fewer of their epochs
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
@@ -183,6 +185,17 @@ def _curves(runs: list, warnings: list[str]) -> list[dict]:
     return curves
 
 
+def _resampling(runs: list) -> dict:
+    """What the page needs to compute the bands of `spinup plot` itself."""
+    sizes = Counter((run.attrs["name"], run.attrs["env_id"]) for run in runs)
+    numbers = random_numbers(max(sizes.values())).astype("<u4").tobytes()
+    return dict(
+        resamples=BAND_RESAMPLES,
+        tail=(1 - CONFIDENCE) / 2,
+        random_numbers=base64.b64encode(numbers).decode(),
+    )
+
+
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
@@ -209,6 +222,7 @@ def collect(runs: list, folders: list[Path], args: Any) -> dict:
         made=_made_of(runs, statuses),
         value=found.value,
         performance=PERFORMANCE,
+        resampling=_resampling(runs),
         enough_seeds=compare.ENOUGH_SEEDS,
         experiments=list(dict.fromkeys(run.attrs["name"] for run in runs)),
         runs=_curves(runs, warnings),
