@@ -371,7 +371,7 @@ def test_a_grid_says_which_runs_diverged_and_leaves_them_alone(tmp_path, capsys,
     assert (
         f"late diverged: {tmp_path / 'late' / 'late_s0'}\n    The run diverged: the reward" in told
     )
-    assert "2 of 3 runs diverged; the other 1 is done." in told
+    assert "2 of 3 runs diverged; the other 1 is finished." in told
     assert [name for name, _ in failed.value.failures] == ["late", "never"]
     states = {run.parent.name: run_status(run).state for run in find_runs([tmp_path])}
     assert states == dict(good="finished", late="diverged", never="diverged")

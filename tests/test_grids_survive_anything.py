@@ -99,7 +99,7 @@ def test_killed_three_times_it_ends_as_one_left_alone(alone, tmp_path):
     assert sum(len(sessions) - 1 for sessions in starts.values() if sessions) >= 3
     assert re.search(r"broken failed: .*broken_s0\n", output)
     assert "    RuntimeError: the wheels came off\n" in output
-    assert "1 of 13 runs failed; the other 12 are done" in output
+    assert "1 of 13 runs failed; the other 12 are finished" in output
     assert not grids.marked(mark)
 
     refused_and_extended(data)
@@ -145,7 +145,7 @@ def test_ctrl_c_lets_epochs_end_and_starts_nothing_else(tmp_path):
     for name, epoch in stopped.items():
         folder = tmp_path / name.partition("_")[0] / name
         assert 0 < epoch < many
-        assert read_table(folder / "progress.txt").rows == epoch
+        assert read_table(folder / "progress.txt").num_rows == epoch
         assert f"Stopped after {epoch} of {many} epochs" in (folder / "output.txt").read_text()
 
 
@@ -296,8 +296,8 @@ def test_a_terminal_shows_one_table_that_changes(tmp_path):
     assert re.search(r"  running  t_s1   epoch [1-4]/5, return 1[0-3], 00:0[01] left\n", some)
     assert re.search(r"  queued   t_s4\n", some)
     last = screens[-1]
-    assert "5 runs: 4 done, 1 failed" in last
-    assert "  done     t_s4   epoch 5/5, return 44" in last
+    assert "5 runs: 4 finished, 1 failed" in last
+    assert "  finished t_s4   epoch 5/5, return 44" in last
     assert "  failed   t_s3   epoch 5/5, return 34" in last
     assert f"t failed: {tmp_path}/t_s3" in last.replace("\n", "")
     assert "ValueError: three is too much" in last
@@ -326,7 +326,7 @@ def test_one_after_the_other_is_shown_and_kept(tmp_path):
     assert re.findall(r"\] (t_s\d: \w+)", ended.stdout) == [
         f"t_s{seed}: {word}"
         for seed in range(5)
-        for word in ("started", "failed" if seed == 3 else "done")
+        for word in ("started", "failed" if seed == 3 else "finished")
     ]
     kept = (tmp_path / "t_s2" / "output.txt").read_text()
     assert kept in ended.stdout and kept.count("AverageEpRet") == 1

@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import re
+import shutil
 
 import grids
 import pytest
@@ -10,9 +12,11 @@ from rich.cells import cell_len
 
 import spinup
 from spinup.experiments.job import write_job_file
+from spinup.parts.divergence import Divergence, write_divergence
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker
 from spinup.parts.progress import read_table
+from spinup.parts.run_folder import write_latest
 from spinup.parts.run_lock import lock, unlock
 from spinup.run import dispatch
 
@@ -127,6 +131,49 @@ def test_each_run_is_told_by_its_state(data):
     )
 
 
+ERROR = "Epoch 3\nTraceback (most recent call last):\n  …\nValueError: no such room\n"
+
+
+def test_the_report_page_says_the_same(data, tmp_path):
+    runs = tmp_path / "runs"
+    shutil.copytree(data, runs)
+    shutil.copytree(runs / "done", runs / "no_checkpoint")
+    shutil.rmtree(runs / "no_checkpoint" / "checkpoint")
+    shutil.copytree(runs / "done", runs / "one_checkpoint_less")
+    write_latest(runs / "one_checkpoint_less", 2, [0])
+    for source, name, output in (
+        ("stopped", "error", ERROR),
+        ("stopped", "ctrl_c", ERROR.replace("ValueError: no such room", "KeyboardInterrupt")),
+        ("stopped", "told", "Epoch 1\nStopped after 1 of 4 epochs; all is saved.\n"),
+        ("done", "error_at_exit", ERROR),
+    ):
+        shutil.copytree(runs / source, runs / name)
+        (runs / name / "output.txt").write_text(output)
+    write_divergence(runs / "tested", Divergence("The run diverged.", 100, 1))
+    with pytest.raises(UserError, match="All that is whole was used"):  # some are damaged
+        dispatch(["report", str(runs)])
+    page = (runs / "report.html").read_text()
+    shown = json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    listed = by_name(runs)
+    assert {run["run"]: run["state"] for run in shown["listed"]} == {
+        name: run["state"] for name, run in listed.items() if run["performance"] or name == "tested"
+    }
+    for run in shown["listed"]:
+        one = listed[run["run"]]
+        epochs = f"{one['epochs_done']}" + (f" of {one['epochs']}" if one["epochs"] else "")
+        assert (run["epochs"], run["environment"]) == (epochs, one["environment"])
+    ended = {name for name, run in listed.items() if run["state"] in ("failed", "diverged")}
+    assert {failure["run"] for failure in shown["failures"]} == ended
+    assert {name: listed[name]["state"] for name in ("no_checkpoint", "one_checkpoint_less")} == {
+        "no_checkpoint": "stopped",
+        "one_checkpoint_less": "stopped",
+    }
+    states = {name: listed[name]["state"] for name in ("error", "ctrl_c", "told", "error_at_exit")}
+    assert states == dict(
+        error="failed", ctrl_c="stopped", told="stopped", error_at_exit="finished"
+    )
+
+
 def test_broken_runs_are_listed_with_what_is_wrong(data):
     runs = by_name(data)
     assert "ends in the middle of a line" in runs["cut"]["problem"]
@@ -140,6 +187,7 @@ def test_broken_runs_are_listed_with_what_is_wrong(data):
         "no_json",
         "a_list",
     }
+    assert all(run["wrong"] == run["problem"] for run in runs.values())  # as 1.0 called it
     text = listed(data)
     for name in ("cut", "empty", "no_json", "a_list"):
         assert f"\n{data / name}/" in text  # the sentence begins with the file

@@ -153,7 +153,7 @@ def test_the_board_of_a_grid(tmp_path, capsys, monkeypatch):
     folder.mkdir()
     write(folder / "progress.txt", f"Epoch\t{EVIL}\n")
     job = Job("try", print, dict(logger_kwargs=dict(output_dir=str(folder))))
-    runs = [Run(job, state, error=EVIL) for state in ("failed", "running", "done", "queued")]
+    runs = [Run(job, state, error=EVIL) for state in ("failed", "running", "finished", "queued")]
     console = Console(file=io.StringIO(), force_terminal=True, width=200)
     console.print(table(runs, 50))
     lines = console.file.getvalue().splitlines()

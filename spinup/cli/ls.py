@@ -10,12 +10,11 @@ from dataclasses import asdict
 from spinup.parts.jsonio import convert_json
 from spinup.parts.plain_text import printable, say
 from spinup.parts.run_folder import find_runs
-from spinup.parts.run_status import RunStatus, run_status
+from spinup.parts.run_status import STATE_STYLES, RunStatus, run_status
 from spinup.user_config import DEFAULT_DATA_DIR
 
 HEADER = ("State", "Algorithm", "Environment", "Seed", "Epochs", "Return", "Steps/s", "Folder")
 NUMBERS = {"Seed", "Epochs", "Return", "Steps/s"}  # these columns are aligned on the right
-STYLES = dict(running="cyan", finished="green", stopped="yellow", failed="red", diverged="red")
 UNLIMITED = 10**6  # characters: no line is cut or wrapped, whatever the terminal's width
 
 
@@ -57,7 +56,7 @@ def _table(runs: list[RunStatus], color: bool) -> list[str]:
         table.add_column(Text(name), justify="right" if name in NUMBERS else "left", no_wrap=True)
     for run in runs:
         state, *rest = _cells(run)
-        table.add_row(Text(state, style=STYLES.get(state, "")), *map(Text, rest))
+        table.add_row(Text(state, style=STATE_STYLES.get(state, "")), *map(Text, rest))
     file = io.StringIO()
     Console(file=file, force_terminal=color, force_jupyter=False, width=UNLIMITED).print(table)
     return [line.rstrip() for line in file.getvalue().splitlines()]
@@ -67,7 +66,7 @@ def as_json(runs: list[RunStatus]) -> str:
     """The same as a JSON list; a number that is NaN or infinite becomes null."""
     finite = [
         {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in run.items()}
-        for run in map(asdict, runs)
+        for run in (asdict(run) | dict(wrong=run.problem) for run in runs)  # as 1.0 called it
     ]
     return json.dumps(convert_json(finite), indent=2)
 

@@ -3,7 +3,7 @@
 import argparse
 
 from spinup.parts.imports import Elsewhere
-from spinup.parts.progress import PERFORMANCE
+from spinup.parts.progress import PERFORMANCE, STEPS
 from spinup.results.curves import BANDS, ESTIMATORS, make_plots
 from spinup.results.tables import refuse_damage
 
@@ -22,7 +22,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser("spinup plot", description="Plot learning curves.")
     add, several = parser.add_argument, dict(nargs="*")
     add_folders(parser)
-    add("-x", "--xaxis", default="TotalEnvInteracts", help="column of progress.txt (%(default)s)")
+    add("-x", "--xaxis", default=STEPS, help="column of progress.txt (%(default)s)")
     columns = f"(Performance: {', or else '.join(PERFORMANCE)})"
     panels = f"columns of progress.txt, a panel for each {columns}"
     add("-y", "--value", dest="values", **several, help=panels)

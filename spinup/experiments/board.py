@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from spinup.experiments.job import Run, folder_of
 from spinup.parts.plain_text import printable, say
-from spinup.parts.progress import PERFORMANCE, read_table
+from spinup.parts.progress import performance_column, read_table
+from spinup.parts.run_status import STATE_STYLES
 
 if TYPE_CHECKING:  # rich is imported only where a table is drawn
     from rich.console import Group
     from rich.live import Live
 
-STYLES = dict(done="green", running="cyan", failed="red", diverged="red", stopped="yellow")
-ENDED = ("done", "failed", "diverged", "stopped")
+ENDED = ("finished", "failed", "diverged", "stopped")
 SECONDS_PER_DRAWING = 0.5
 
 
@@ -33,7 +33,7 @@ class Board:
 
 def count_states(runs: list[Run]) -> dict[str, int]:
     """How many runs are in each state, without the states that no run is in."""
-    order = ("done", "running", "queued", "stopped", "failed", "diverged")
+    order = ("finished", "running", "queued", "stopped", "failed", "diverged")
     counts = {state: sum(run.state == state for run in runs) for state in order}
     return {state: count for state, count in counts.items() if count}
 
@@ -81,7 +81,7 @@ def report_state(board: Board, run: Run) -> None:
     if board.live or run.state == "queued":
         return
     ended = sum(run.state in ENDED for run in board.runs)
-    words = dict(running="started", done="done" if run.began else "finished before")
+    words = dict(running="started", finished="finished" if run.began else "finished before")
     state = words.get(run.state, run.state)
     say(f"[{ended}/{len(board.runs)}] {_name(run)}: {state}{_progress(run)}")
 
@@ -111,14 +111,14 @@ def _progress(run: Run) -> str:
         return ""
     table = read_table(folder_of(run.job) / "progress.txt")
     epochs, seconds = run.job.kwargs.get("epochs"), table.last.get("Time")
-    words = [f"epoch {table.rows}" + (f"/{epochs}" if epochs else "")] if table.rows else []
-    if run.state != "diverged":
-        results = [table.last[name] for name in PERFORMANCE if name in table.last]
-        words += [f"return {result:.5g}" for result in results[:1]]
+    words = [f"epoch {table.num_rows}" + (f"/{epochs}" if epochs else "")] if table.num_rows else []
+    performance = performance_column(table.last)
+    if performance and run.state != "diverged":
+        words.append(f"return {table.last[performance]:.5g}")
     if run.state == "running" and seconds and epochs:
-        left = seconds / table.rows * max(0, epochs - table.rows)
+        left = seconds / table.num_rows * max(0, epochs - table.num_rows)
         words.append(f"{tqdm.format_interval(left)} left")
-    if run.error and not table.rows:
+    if run.error and not table.num_rows:
         words.append(printable(run.error))
     return f"  {', '.join(words)}" if words else ""
 
@@ -132,7 +132,7 @@ def table(runs: list[Run], height: int) -> "Group":
     from rich.table import Table
     from rich.text import Text
 
-    order = ("running", "failed", "diverged", "stopped", "queued", "done")
+    order = ("running", "failed", "diverged", "stopped", "queued", "finished")
     first = sorted(runs, key=lambda run: order.index(run.state))
     shown = first if len(runs) < height else first[: max(0, height - 2)]
     rows = Table.grid(padding=(0, 1))
@@ -144,7 +144,7 @@ def table(runs: list[Run], height: int) -> "Group":
             cells = (f"  {run.state}", _name(run), _progress(run))  # data, and no markup
             rows.add_row(
                 *(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells),
-                style=STYLES.get(run.state, ""),
+                style=STATE_STYLES.get(run.state, ""),
             )
     counts = ", ".join(f"{count} {state}" for state, count in count_states(runs).items())
     head = Text(f"{len(runs)} runs: {counts}", no_wrap=True, overflow="ellipsis")

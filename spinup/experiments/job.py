@@ -9,8 +9,6 @@ from pathlib import Path
 from spinup.parts.jsonio import convert_json, write_json
 from spinup.parts.run_folder import JOB_FILE
 
-OUTPUT_FILE = "output.txt"  # what a run prints, in its folder
-
 
 @dataclass
 class Job:
@@ -28,7 +26,7 @@ class Run:
     """A job and its state."""
 
     job: Job
-    state: str = "queued"  # then running, then done, failed, diverged or stopped
+    state: str = "queued"  # then running, then finished, failed, diverged or stopped
     began: float = 0.0
     output_offset: int = 0  # the bytes that output.txt held before this start
     process: subprocess.Popen | None = None

@@ -19,7 +19,7 @@ from spinup.experiments.board import (
     say_interrupted,
 )
 from spinup.experiments.checks import check_jobs
-from spinup.experiments.job import OUTPUT_FILE, Job, Run, folder_of, settings_of, write_job_file
+from spinup.experiments.job import Job, Run, folder_of, settings_of, write_job_file
 from spinup.experiments.processes import (
     catch_interrupts,
     forget_job_file,
@@ -34,7 +34,7 @@ from spinup.parts.errors import JobsFailed, UserError
 from spinup.parts.jsonio import convert_json
 from spinup.parts.make_env import with_env_fn
 from spinup.parts.plain_text import without_colors
-from spinup.parts.run_folder import remove_all, run_files
+from spinup.parts.run_folder import OUTPUT_FILE, remove_all, run_files
 from spinup.parts.run_lock import locked
 
 LAST_LINES = 8  # of a run that failed
@@ -81,7 +81,7 @@ def _checked_runs(jobs) -> list[Run]:
 
 
 def _raise_failures(runs, interrupts):
-    """Raise an error that reports the runs that are not done, if there are any."""
+    """Raise an error that reports the runs that are not finished, if there are any."""
     count = count_states(runs)
     failed = [run for run in runs if run.state in ("failed", "diverged")]
     told = "\n\n".join(_failure(run) for run in failed)
@@ -94,10 +94,10 @@ def _raise_failures(runs, interrupts):
         rest, many = len(runs) - len(failed), f"of {len(runs)} runs"
         how = [f"{count[s]} {many} {s}" for s in ("failed", "diverged") if s in count]
         later = " Runs that diverged are left alone." if "diverged" in count else ""
-        others = f"; the other {rest} {'is' if rest == 1 else 'are'} done" if rest else ""
+        others = f"; the other {rest} {'is' if rest == 1 else 'are'} finished" if rest else ""
         raise JobsFailed(
             f"{told}\n\n{', '.join(how)}{others}. "
-            f"The same command again tries only what is not done.{later}",
+            f"The same command again tries only what is not finished.{later}",
             [(run.job.exp_name, folder_of(run.job)) for run in failed],
         )
 
@@ -145,10 +145,10 @@ def _todo(job: Job) -> str:
 
 
 def _check(run: Run) -> UserError | None:
-    """Find the state of a run before it starts: queued, done, diverged, or failed if refused."""
+    """Find the state of a run before it starts; one that is refused has failed."""
     try:
         todo = _todo(run.job)
-        run.state = dict(finished="done", diverged="diverged").get(todo, "queued")
+        run.state = todo if todo in ("finished", "diverged") else "queued"
         run.error = explain_diverged(folder_of(run.job)) if todo == "diverged" else ""
     except UserError as error:
         run.state, run.error = "failed", str(error)
@@ -240,7 +240,7 @@ def _finish(board, run, interrupts):
 def set_ended(run: Run, code: int, interrupts: list[float]) -> None:
     """Set the state of a run whose process ended with exit code `code`."""
     if code == 0:
-        run.state = "done"
+        run.state = "finished"
     elif interrupts and code in STOPPED_CODES:
         run.state = "stopped"
     elif (diverged := read_divergence(folder_of(run.job))) is not None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spinup.experiments.folder_delta import FolderDelta, Sent, has_new_checkpoint, pack, unpack
-from spinup.experiments.job import OUTPUT_FILE
 from spinup.experiments.processes import forget_job_file, start_process
 from spinup.experiments.ray_cluster import import_ray
+from spinup.parts.run_folder import OUTPUT_FILE
 from spinup.parts.run_lock import is_locked
 
 SCRATCH = "SPINUP_SCRATCH"  # on a node: train in this folder of its own, whatever else it sees

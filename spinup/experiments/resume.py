@@ -9,7 +9,7 @@ from typing import Any
 from spinup.experiments import flags
 from spinup.experiments.algorithms import algorithm_of, backend_of, default_network, limits_of
 from spinup.experiments.train import train
-from spinup.parts.divergence import STOPS
+from spinup.parts.config_entries import keys_with
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import trust_env
 from spinup.parts.plain_text import say
@@ -65,12 +65,7 @@ def _refuse_networks_of_a_script(algorithm, config, folder):
         )
 
 
-# What config.json holds besides the settings of an algorithm.
-_BESIDES = {
-    *("algorithm", "num_procs", "environment", "spaces", "versions", "exp_name"),
-    *("planned_epochs", STOPS),
-    *flags.ONLY_IN_SCRIPTS,
-}
+_BESIDES = keys_with(added=True)  # what config.json holds besides the settings of an algorithm
 
 
 def saved_settings(algorithm: Callable, config: dict, folder: Path) -> dict:

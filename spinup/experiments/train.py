@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,15 @@ from spinup.parts.make_env import find_spec, with_env_fn
 from spinup.parts.memory import explain_memory
 from spinup.parts.mpi import FORKED, mpi_fork, mpiexec, num_procs, on_first_process, under_launcher
 from spinup.parts.plain_text import say
-from spinup.parts.progress import read_table
 from spinup.parts.run_folder import (
     JOB_FILE,
     how_to_resume,
-    read_config,
-    read_job,
     read_latest,
     resume_command,
     setup_logger_kwargs,
 )
 from spinup.parts.run_setup import algorithm_name, code_of, refuse_other_settings
+from spinup.parts.run_status import RunFiles
 from spinup.parts.settings import check
 from spinup.parts.trackers import require
 
@@ -95,7 +92,7 @@ def _decide(algorithm, kwargs, where, procs, overwrite, retry) -> dict:
             raise Diverged(explain_diverged(folder))
         todo = "start" if read_latest(folder) is None else "resume"
     if todo == "start":
-        where = where | dict(overwrite=overwrite or "algorithm" in _read_config(folder))
+        where = where | dict(overwrite=overwrite or RunFiles(folder, strict=True).ours)
         return dict(logger_kwargs=where, resume=False)
     latest, epochs = read_latest(folder), (defaults_of(algorithm) | kwargs)["epochs"]
     done = latest["epoch"] if latest else epochs  # a finished run may have lost its checkpoint
@@ -124,10 +121,10 @@ def resume_action(thunk: Callable, kwargs: dict, num_cpu: int = 1, overwrite: bo
         return "start"
     folder = Path(kwargs["logger_kwargs"]["output_dir"])
     check_folder(folder)
-    found = _read_folder(folder)
-    if found.is_empty:
+    found, diverged = RunFiles(folder, strict=True), read_divergence(folder) is not None
+    if _is_empty(found, diverged):
         return "start"
-    unfinished = found.latest is None and not found.finished and not found.diverged
+    unfinished = found.latest is None and not found.noted_finished and not diverged
     if unfinished and (found.ours or not found.job):
         raise UserError(
             f"{folder} holds a run that cannot be resumed, for it has no checkpoint. "
@@ -135,68 +132,33 @@ def resume_action(thunk: Callable, kwargs: dict, num_cpu: int = 1, overwrite: bo
         )
     asked = kwargs | dict(num_procs=num_cpu)
     wrote = found.ours and found.config["algorithm"] == algorithm_name(thunk)  # or a copy of it
-    has_config = found.latest is not None or (found.diverged and found.ours)
+    has_config = found.latest is not None or (diverged and found.ours)
     if (wrote or is_algorithm(thunk)) and has_config:
-        return _action_by_config(found, thunk, asked)
-    return _action_by_job(found, asked)
+        return _action_by_config(found, diverged, thunk, asked)
+    return _action_by_job(found, diverged, asked)
 
 
-@dataclass
-class _Found:
-    """What a run folder holds, as far as it decides whether a run can be resumed."""
-
-    folder: Path
-    latest: dict | None  # the newest checkpoint
-    config: dict  # config.json, which an algorithm writes
-    job: dict  # job.json, which a grid writes
-    diverged: bool
-
-    @property
-    def ours(self) -> bool:
-        """Whether an algorithm of this library, or a copy of one, trained here."""
-        return "algorithm" in self.config
-
-    @property
-    def finished(self) -> bool:
-        """Whether a grid has noted so."""
-        return (self.job.get("job") or {}).get("state") == "finished"
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing, or only what a run leaves before its first checkpoint."""
-        if self.latest is not None or self.finished or self.diverged:
-            return False
-        return read_table(self.folder / "progress.txt").rows <= (self.ours or bool(self.job))
+def _is_empty(found, diverged) -> bool:
+    """Whether there is nothing, or only what a run leaves before its first checkpoint."""
+    if found.latest is not None or found.noted_finished or diverged:
+        return False
+    return found.table.num_rows <= (found.ours or bool(found.job))
 
 
-def _read_folder(folder) -> _Found:
-    return _Found(
-        folder,
-        latest=read_latest(folder),
-        config=_read_config(folder),
-        job=read_job(folder),
-        diverged=read_divergence(folder) is not None,
-    )
-
-
-def _action_by_config(found, thunk, asked) -> str:
+def _action_by_config(found, diverged, thunk, asked) -> str:
     """The action for an algorithm of ours, whose config.json and checkpoint tell all."""
     asked = defaults_of(thunk) | with_env_fn(asked) | dict(algorithm=algorithm_name(thunk))
     refuse_other_settings(found.folder, asked)
     if found.latest is not None and found.latest["epoch"] >= asked["epochs"]:
         return "finished"
     edited = found.config.get("code") != code_of(thunk.__module__)  # it may not diverge again
-    return "diverged" if found.diverged and not edited else "resume" if found.latest else "start"
+    return "diverged" if diverged and not edited else "resume" if found.latest else "start"
 
 
-def _action_by_job(found, asked) -> str:
+def _action_by_job(found, diverged, asked) -> str:
     """The action for any other function: job.json has its arguments, and whether it finished."""
     if found.job:
         refuse_other_settings(found.folder, asked, JOB_FILE)
-    if found.finished and (asked.get("epochs") or 0) <= (found.job.get("epochs") or 0):
+    if found.noted_finished and (asked.get("epochs") or 0) <= (found.job.get("epochs") or 0):
         return "finished"
-    return "diverged" if found.diverged else "start" if found.latest is None else "resume"
-
-
-def _read_config(folder) -> dict:
-    return read_config(folder) if os.path.lexists(folder / "config.json") else {}
+    return "diverged" if diverged else "start" if found.latest is None else "resume"

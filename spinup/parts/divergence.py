@@ -12,18 +12,17 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from spinup.parts.config_entries import STOPS
 from spinup.parts.errors import Diverged, UserError
 from spinup.parts.jsonio import read_json, write_json
 from spinup.parts.mpi import abort, num_procs, proc_id
+from spinup.parts.progress import STEPS
 from spinup.parts.run_folder import DIVERGED_FILE, resume_command
 
 MEND_ENVIRONMENT = (
     "Mend the environment, which must give finite numbers (it may end an episode where its "
     "simulation breaks), then resume the run."
 )
-# In config.json: in progress.txt of such a run, NaN stands only for what was not measured.
-STOPS = "stops_when_not_finite"
-STEPS = "TotalEnvInteracts"
 UNJUDGED = ("Epoch", "Time", STEPS)
 # Columns that are NaN where no episode ended, or where an environment does not tell.
 OF_EPISODES = re.compile(r"EpRet|EpLen|SuccessRate|^Performance$")

@@ -24,7 +24,7 @@ class Diverged(ArithmeticError):
 
 
 class JobsFailed(Exception):
-    """Some runs failed or diverged; `failures` has their names and folders. The others are done."""
+    """Some runs failed or diverged; `failures` has their names and folders. The others finished."""
 
     def __init__(self, message: str, failures: list[tuple[str, Path]]):
         super().__init__(message)

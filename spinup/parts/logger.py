@@ -20,7 +20,13 @@ from spinup.parts.errors import UserError
 from spinup.parts.jsonio import convert_json, regular_file, write_json
 from spinup.parts.mpi import broadcast_object, mpi_statistics_scalar, mpi_sum, proc_id
 from spinup.parts.plain_text import printable
-from spinup.parts.progress import append_rows, cut_table, open_table, sync_table
+from spinup.parts.progress import (
+    append_rows,
+    cut_table,
+    open_table,
+    performance_column,
+    sync_table,
+)
 from spinup.parts.run_folder import (
     cannot_write,
     move_older_run,
@@ -262,7 +268,8 @@ class Logger:
         self.divergence_check.check_weights()
         if self.output_file is not None:
             append_rows(self.output_file, [self.log_headers] * self.first_row + [values])
-            result = row.get("AverageTestEpRet", row.get("AverageEpRet", float("nan")))
+            column = performance_column(row)
+            result = float("nan") if column is None else row[column]
             if line := self.counter.epoch_line(result):
                 self._print(line)
             self.rows += 1
@@ -299,9 +306,9 @@ class Logger:
         if self.output_file is None:
             return
         table = cut_table(self.output_file, state["table_bytes"])
-        self.rows = table.rows
+        self.rows = table.num_rows
         if self.trackers:  # they may lack rows
-            for count, texts in enumerate(table.texts, 1):
+            for count, texts in enumerate(table.rows, 1):
                 row = dict(zip(table.names, texts, strict=True))
                 log_row(self.trackers, row, count, self.start_time, self.backend)
             call_all(self.trackers, "drop_stale", backend=self.backend)

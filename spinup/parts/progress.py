@@ -2,26 +2,33 @@
 
 import contextlib
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from spinup.parts.errors import START_OVER, UserError
 from spinup.parts.run_folder import read_text
 
+STEPS = "TotalEnvInteracts"  # the column of environment steps
 PERFORMANCE = ("AverageTestEpRet", "AverageEpRet")  # the first of them that a run has
 
 
 class Table(NamedTuple):
     """What a progress.txt holds: whole rows, the numbers of the last one, and its problem."""
 
-    rows: int
+    num_rows: int
     last: dict[str, float]
     problem: str | None
     names: list[str]
-    texts: list[list[str]]  # of the whole rows
+    rows: list[list[str]]  # as texts
 
 
 NO_TABLE = Table(0, {}, None, [], [])
+
+
+def performance_column(columns: Container[str]) -> str | None:
+    """The column of a run that Performance stands for; None if the run has no such column."""
+    return next((name for name in PERFORMANCE if name in columns), None)
 
 
 def read_table(path: Path) -> Table:

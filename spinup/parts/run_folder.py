@@ -12,30 +12,18 @@ from pathlib import Path
 
 import spinup
 from spinup import user_config
+from spinup.parts.config_entries import ENTRIES
 from spinup.parts.earlier_configs import in_todays_units
 from spinup.parts.errors import START_OVER, UserError, damaged, shown
 from spinup.parts.jsonio import json_bytes, read_json, read_json_and_bytes, regular_file, write_json
 
 JOB_FILE = "job.json"  # what a grid writes about a run: its settings, and how it ended
+OUTPUT_FILE = "output.txt"  # what a run that a grid started prints
 DIVERGED_FILE = "diverged.json"  # in a run folder: what was not finite, and when
 OLDER_RUNS = "older_runs"  # where the files of a run go when a new one uses its folder
 LARGEST_INTEGER = 2**53
 # The types of the values that the library uses, by key; null counts as a missing key.
-ENVIRONMENT = dict(id=str, made_by=str, kwargs=dict, wrappers=list, max_episode_steps=int)
-CONFIG = dict(
-    algorithm=str,
-    exp_name=str,
-    env_name=str,
-    seed=int,
-    epochs=int,
-    num_procs=int,
-    ac_kwargs=dict,
-    environment=ENVIRONMENT,
-    env_fn=dict(env_name=str, env_kwargs=dict),
-    actor_critic=str,
-    logger_kwargs=dict,
-    spaces=dict(observation=str, action=str),
-)
+CONFIG = {key: entry.kind for key, entry in ENTRIES.items() if entry.kind is not None}
 JOB = CONFIG | dict(job=dict(state=str, function=str))
 KINDS = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
 
@@ -43,6 +31,11 @@ KINDS = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
 def real_path(path: Path | str) -> Path:
     """The path without links; unlike `Path.resolve` it accepts links that form a circle."""
     return Path(os.path.realpath(path))
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether a link leads from a run's folder to a file elsewhere, which is nobody's business."""
+    return not real_path(path).is_relative_to(real_path(folder))
 
 
 def read_text(path: Path | str) -> str:
@@ -157,8 +150,8 @@ RUN_FILES = (
     "checkpoint",
     "tf1_save*",
     "vars*.pt",
-    "job.json",
-    "output.txt",
+    JOB_FILE,
+    OUTPUT_FILE,
     DIVERGED_FILE,
     *TRACKER_FILES,
 )

@@ -15,7 +15,7 @@ from gymnasium.spaces import Discrete
 
 import spinup
 from spinup.parts.backend import Backend
-from spinup.parts.divergence import STOPS
+from spinup.parts.config_entries import STOPS
 from spinup.parts.earlier_configs import in_todays_units
 from spinup.parts.env_memory import explain, find_memory
 from spinup.parts.envs import VectorEnv

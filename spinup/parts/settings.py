@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from spinup.parts.config_entries import keys_with
 from spinup.parts.errors import UserError, shown
 from spinup.parts.jsonio import convert_json
 from spinup.parts.memory import check_sizes, finite
@@ -33,12 +34,10 @@ NUMBERS: dict[str, tuple] = dict(
 MAX_INTEGER = 2**53  # floats cannot count beyond it; for integers without a limit of their own
 MAY_BE_NONE = {"max_ep_len", "target_kl", "minibatch_size", "max_grad_norm"}  # None: no limit
 # Not part of what a run computes, or compared apart.
-NOT_COMPARED = {"epochs", "planned_epochs", "logger_kwargs", "resume", "save_freq", "code"}
+NOT_COMPARED = keys_with(compared=False)
 # Of config.json, what does not tell one experiment from another: the seeds of its runs, names and
 # folders, and what follows from other settings.
-NOT_OF_EXPERIMENT = NOT_COMPARED - {"code"} | {
-    "seed", "exp_name", "logger", "spaces", "versions", "stops_when_not_finite", "job",
-}  # fmt: skip
+NOT_OF_EXPERIMENT = keys_with(of_experiment=False)
 OF_ENVIRONMENT = ("id", "made_by", "kwargs", "wrappers", "max_episode_steps")
 
 
@@ -136,6 +135,16 @@ def experiment_settings(config: dict) -> dict[str, str]:
         for name, value in flatten_settings(config).items()
         if value != {} and not _unnamed(f"{name}{(text := _as_text(value))}")
     }
+
+
+def environment_name(config: dict) -> str | None:
+    """The environment of a run by its config.json: Gymnasium's id, its class, or what was typed."""
+    environment, maker = (config.get(key) for key in ("environment", "env_fn"))
+    described = environment if isinstance(environment, dict) else {}
+    typed = maker.get("env_name") if isinstance(maker, dict) else None
+    found = described.get("id"), described.get("made_by"), typed, config.get("env_name")
+    names = (name for name in found if isinstance(name, str) and name and not _unnamed(name))
+    return next(names, None)
 
 
 def flatten_settings(settings: dict, prefix: str = "") -> dict[str, Any]:

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from spinup.parts.backend import Backend
+from spinup.parts.config_entries import keys_with
 from spinup.parts.errors import UserError
+from spinup.parts.progress import STEPS
 from spinup.parts.run_folder import EVENTS, WANDB_RUNS
 from spinup.parts.seeds import preserve_rng
 from spinup.parts.settings import flatten_settings
 
-NO_SETTINGS = ("environment", "logger_kwargs", "spaces", "versions")  # of config.json
+NO_SETTINGS = keys_with(tracked=False)  # of config.json
 TIMEOUT = 30  # seconds to wait for a server
 
 
@@ -208,7 +210,7 @@ def log_row(
     start_time: when the run would have started, had it never been stopped
     """
     numbers = {key: x for key, value in row.items() if (x := _number(value)) is not None}
-    places = (numbers.get(key, math.nan) for key in ("TotalEnvInteracts", "Epoch"))
+    places = (numbers.get(key, math.nan) for key in (STEPS, "Epoch"))
     step = next((int(place) for place in places if math.isfinite(place)), count)
     when = start_time + numbers["Time"] if "Time" in numbers else time.time()
     call_all(trackers, "row", step, numbers, when, backend=backend)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from spinup.parts.errors import UserError
-from spinup.parts.progress import PERFORMANCE
+from spinup.parts.progress import STEPS, performance_column
 from spinup.results import tables
 from spinup.results.statistics import (
     improvement_over_tasks,
@@ -22,7 +22,6 @@ from spinup.results.statistics import (
 Members = list[tuple[Any, float, float]]  # runs, each with its score and after how many steps
 
 ENOUGH_SEEDS = 5
-STEPS = "TotalEnvInteracts"
 
 
 @dataclass
@@ -239,7 +238,7 @@ def _compared_by(runs: Iterable, pool: bool) -> dict[str, dict]:
     """Which column Performance is, and the names of the experiments of which it does."""
     kinds: dict[str, dict] = {}
     for run in runs:
-        kind = next((column for column in PERFORMANCE if column in run), None)
+        kind = performance_column(run)
         if kind is not None:  # a run that diverged in its first epoch has no column
             kinds.setdefault(kind, {})[_name(run, pool)] = None
     return kinds

@@ -14,7 +14,7 @@ import numpy as np
 from spinup.parts.errors import UserError
 from spinup.parts.jsonio import write_whole
 from spinup.parts.plain_text import plot_label, say
-from spinup.parts.progress import PERFORMANCE
+from spinup.parts.progress import STEPS, performance_column
 from spinup.results.statistics import CUT_OFF, interval_at_each_point, iqm
 from spinup.results.tables import (
     Paths,
@@ -204,14 +204,12 @@ def _caption(runs_there, estimator, band, smooth, diverged) -> str:
         caption = f"line: {IN_WORDS.get(estimator, estimator)} of {many} runs"
         caption += f"; band: {BANDS[band]}" if band != "none" else ""
     caption += f"; smoothed over {smooth} points" if smooth > 1 else ""
-    return caption + (
-        "\nX: a run diverged, and the line of its experiment ends" if diverged else ""
-    )
+    return caption + (f"\n{ENDED}" if diverged else "")
 
 
 def _ylabel(frames, value) -> str:
     """The name of a column; for Performance, also those of the columns that it stands for."""
-    kinds = dict.fromkeys(k for f in frames for k in [p for p in PERFORMANCE if p in f][:1])
+    kinds = dict.fromkeys(kind for frame in frames if (kind := performance_column(frame)))
     return plot_label(value) + (f"\n({' or '.join(kinds)})" if value == "Performance" else "")
 
 
@@ -284,7 +282,7 @@ def make_plots(
     for sentence in dict.fromkeys(run.attrs["unsure"] for run in data if run.attrs["unsure"]):
         warn(sentence)
     columns = as_list(values) or ["Performance"]
-    xaxis, lines = xaxis or "TotalEnvInteracts", "Condition2" if count else "Condition1"
+    xaxis, lines = xaxis or STEPS, "Condition2" if count else "Condition1"
     look: Any = dict(condition=lines, smooth=smooth, estimator=estimator, band=band)
     show = output is None and _has_screen()
     with _figure(len(columns), font_scale, show) as figure:

@@ -17,6 +17,7 @@ from spinup.parts.jsonio import write_whole
 from spinup.parts.pytorch.architecture import architecture_of, space_from_json
 from spinup.parts.pytorch.onnx_export import random_observations, reference_policy, to_onnx
 from spinup.parts.run_folder import read_config, require_run
+from spinup.parts.settings import environment_name
 from spinup.results.agents import load_network
 from spinup.results.playback import make_run_env
 
@@ -70,7 +71,7 @@ def describe(folder: Path, network: Any) -> dict[str, str]:
     obs = space_from_json(architecture_of(network)["observation_space"])
     act = space_from_json(architecture_of(network)["action_space"])
     about = dict(
-        env_id=environment.get("id") or environment.get("made_by"),
+        env_id=environment_name(config),
         env_kwargs=json.dumps(environment.get("kwargs") or {}),
         algorithm=config.get("algorithm"),
         network=architecture_of(network)["network"],

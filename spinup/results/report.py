@@ -1,7 +1,6 @@
 """One page that shows an experiment whole: curves, results, settings, videos and failures."""
 
 import base64
-import contextlib
 import hashlib
 import html
 import json
@@ -9,7 +8,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,24 +17,30 @@ from typing import Any
 import numpy as np
 
 import spinup
-from spinup.parts.divergence import STOPS, read_divergence
-from spinup.parts.errors import UserError
-from spinup.parts.plain_text import printable, without_colors
-from spinup.parts.progress import PERFORMANCE
-from spinup.parts.run_folder import JOB_FILE, OLDER_RUNS, read_job, real_path
+from spinup.parts.config_entries import keys_with
+from spinup.parts.plain_text import printable
+from spinup.parts.progress import PERFORMANCE, STEPS
+from spinup.parts.run_folder import (
+    DIVERGED_FILE,
+    JOB_FILE,
+    OLDER_RUNS,
+    OUTPUT_FILE,
+    leads_out,
+    real_path,
+)
+from spinup.parts.run_status import RunStatus, last_lines, run_status
 from spinup.parts.settings import flatten_settings
 from spinup.results import compare, tables
 from spinup.results.compare_formats import as_dict
+from spinup.results.statistics import BAND_RESAMPLES, CONFIDENCE, random_numbers
 
 MOST_NUMBERS = 600_000  # in the page; beyond, runs are shown with fewer of their epochs
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 LARGEST_VIDEO, LARGEST_VIDEOS = 8 * 2**20, 32 * 2**20  # bytes: of one, and of all together
-OUTPUT, LAST_LINES, LONGEST_LINE = "output.txt", 30, 400
+LONGEST_SETTING = 400  # characters of a setting that the page shows
 # What is no setting that tells experiments apart: a run's own, and what follows from others.
-NO_SETTINGS = ("seed", "exp_name", "logger_kwargs", "spaces", "job", STOPS)
+NO_SETTINGS = keys_with(on_page=False)
 SCRIPTS = ("base", "numbers", "curves", "tables", "page")  # one script, in this order
-TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
-LAST_WORDS = re.compile(r"spinup: |[\w.]*(Error|Exception|Interrupt)\b")
 
 
 def _brief(value: float) -> int | float | None:
@@ -61,7 +67,7 @@ def _as_texts(settings: dict) -> dict[str, str]:
     texts = {}
     for key, value in flatten_settings(settings).items():
         text = value if isinstance(value, str) else json.dumps(value)
-        texts[printable(key)] = printable(text)[:LONGEST_LINE]
+        texts[printable(key)] = printable(text)[:LONGEST_SETTING]
     return texts
 
 
@@ -93,16 +99,10 @@ def _seeds(seeds: list[int | None]) -> str:
     return f"seed{'s' * (len(known) > 1)} {', '.join(known)}"
 
 
-def _leads_out(path: Path, folder: Path) -> bool:
-    """Whether a link leads from a run's folder to a file elsewhere, which is nobody's business."""
-    inside, here = (real_path(p) for p in (path, folder))
-    return not inside.is_relative_to(here)
-
-
 def _own_settings(folder: Path | str) -> dict:
     """The settings in a run's config.json, if it lies in the run's own folder."""
     folder = Path(folder)
-    return {} if _leads_out(folder / "config.json", folder) else tables.read_settings(folder)[0]
+    return {} if leads_out(folder / "config.json", folder) else tables.read_settings(folder)[0]
 
 
 def _videos(folder: Path, run: str, room: int) -> list[dict]:
@@ -113,7 +113,7 @@ def _videos(folder: Path, run: str, room: int) -> list[dict]:
     videos = []
     for path in sorted([*folder.glob("*.*"), *folder.glob("*/*.*")]):
         mime = VIDEOS.get(path.suffix.lower())
-        if mime is None or path.is_symlink() or _leads_out(path, folder) or not path.is_file():
+        if mime is None or path.is_symlink() or leads_out(path, folder) or not path.is_file():
             continue
         if OLDER_RUNS in path.parts:
             continue
@@ -133,59 +133,32 @@ def _videos(folder: Path, run: str, room: int) -> list[dict]:
     return videos
 
 
-def _last_lines(path: Path) -> list[str]:
-    """The end of what a run said, as a terminal would show it."""
-    if _leads_out(path, path.parent) or not path.is_file():
-        return []
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - 2**16))
-            text = file.read().decode(errors="replace")
-    except OSError as error:
-        return [f"{path.name} cannot be read ({error.strerror})."]
-    text = without_colors(text).rstrip()
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
-    return [printable(line)[:LONGEST_LINE] for line in lines[-LAST_LINES:]] if text else []
-
-
-def _has_failed(folder: Path, lines: list[str]) -> bool:
-    """Whether a run failed: by what the grid that started it noted, or else by its last words."""
-    note = None
-    with contextlib.suppress(UserError):
-        note = read_job(folder).get("job")
-    state = note.get("state") if note else None
-    if state in ("failed", "finished", "diverged"):
-        return state != "finished"
-    return any(map(TRACEBACK.match, lines)) or any(map(LAST_WORDS.match, lines[-1:]))
-
-
-def _failures(folders: list[Path], finished: Collection[str]) -> dict[str, list[str]]:
-    """The last lines of the runs that failed or diverged, also without an epoch, by folder.
-
-    finished: the folders of runs that have all their epochs; what they said is no failure
-    """
-    failures: dict[str, list[str]] = {}
+def _statuses(folders: list[Path]) -> dict[str, RunStatus]:
+    """The status of each run in these folders, also of those without an epoch."""
+    traces = {"config.json", "progress.txt", JOB_FILE, OUTPUT_FILE, DIVERGED_FILE}
+    statuses = {}
     for folder in folders:
         for root, below, names in os.walk(folder):
             below[:] = sorted(name for name in below if name != OLDER_RUNS)
-            diverged = read_divergence(root)
-            if diverged is not None:
-                failures[root] = [diverged.sentence]
-            elif {JOB_FILE, OUTPUT} & set(names) and root not in finished:
-                lines = _last_lines(Path(root) / OUTPUT)
-                if _has_failed(Path(root), lines):
-                    failures[root] = lines
-    return failures
+            if traces & set(names):
+                statuses[root] = run_status(Path(root))
+    return statuses
 
 
-def _listed(run: Any, found: compare.Comparison, args: Any) -> dict:
+def _failures(statuses: dict[str, RunStatus]) -> dict[str, list[str]]:
+    """The last lines of the runs that failed, and why others diverged, by folder."""
+    return {
+        folder: last_lines(Path(folder)) if status.diverged is None else [status.diverged]
+        for folder, status in statuses.items()
+        if status.state in ("failed", "diverged")
+    }
+
+
+def _listed(run: Any, status: RunStatus, found: compare.Comparison, args: Any) -> dict:
     """A run's line in the list of all runs."""
-    config = _own_settings(run.attrs["folder"])
-    done, epochs = run.attrs["epochs"], config.get("epochs")
-    epochs = epochs if isinstance(epochs, int) else None
+    done, epochs = status.epochs_done, status.epochs
     score, _ = compare.final_score(run, found.value, args.last, args.at) or (None, None)
-    _, steps = compare.final_score(run, compare.STEPS) or (None, None)
-    state = "" if epochs is None else "finished" if done >= epochs else "unfinished"
+    _, steps = compare.final_score(run, STEPS) or (None, None)
     return dict(
         experiment=run.attrs["name"],
         environment=run.attrs["env_id"],
@@ -193,7 +166,7 @@ def _listed(run: Any, found: compare.Comparison, args: Any) -> dict:
         epochs=f"{done} of {epochs}" if epochs else f"{done}",
         steps=steps,
         score=score,
-        state="diverged" if compare.has_diverged(run) else state,
+        state=status.state,
     )
 
 
@@ -212,6 +185,17 @@ def _curves(runs: list, warnings: list[str]) -> list[dict]:
     return curves
 
 
+def _resampling(runs: list) -> dict:
+    """What the page needs to compute the bands of `spinup plot` itself."""
+    sizes = Counter((run.attrs["name"], run.attrs["env_id"]) for run in runs)
+    numbers = random_numbers(max(sizes.values())).astype("<u4").tobytes()
+    return dict(
+        resamples=BAND_RESAMPLES,
+        tail=(1 - CONFIDENCE) / 2,
+        random_numbers=base64.b64encode(numbers).decode(),
+    )
+
+
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
@@ -225,19 +209,20 @@ def collect(runs: list, folders: list[Path], args: Any) -> dict:
     """
     found = compare.comparison(runs, args)
     short_name = _short_names(folders)
-    listed = {run.attrs["folder"]: _listed(run, found, args) for run in runs}
-    finished = {folder for folder, run in listed.items() if run["state"] == "finished"}
-    failures = _failures(folders, finished)
-    for folder, run in listed.items():
-        run["run"] = short_name(folder)
-        if folder in failures and run["state"] != "diverged":
-            run["state"] = "failed"
+    statuses = _statuses(folders)
+    failures = _failures(statuses)
+    listed = {}
+    for run in runs:
+        folder = run.attrs["folder"]
+        who = dict(run=short_name(folder))
+        listed[folder] = who | _listed(run, statuses[folder], found, args)
     warnings = [*found.warnings, *(sentence for run in runs for sentence in run.attrs["damage"])]
     warnings = [printable(warning) for warning in warnings]
     return dict(
-        made=_made_of(runs, failures),
+        made=_made_of(runs, statuses),
         value=found.value,
         performance=PERFORMANCE,
+        resampling=_resampling(runs),
         enough_seeds=compare.ENOUGH_SEEDS,
         experiments=list(dict.fromkeys(run.attrs["name"] for run in runs)),
         runs=_curves(runs, warnings),
@@ -261,14 +246,13 @@ def _short_names(folders: list[Path]) -> Callable:
     return short_name
 
 
-def _made_of(runs: list, failures: dict) -> str:
+def _made_of(runs: list, statuses: dict[str, RunStatus]) -> str:
     """How many runs and experiments the page shows, and when it was made."""
     experiments = {run.attrs["name"] for run in runs}
-    diverged = {run.attrs["folder"] for run in runs if compare.has_diverged(run)}
-    failed = sum(folder not in diverged for folder in failures)
+    states = [status.state for status in statuses.values()]
     many = f"{_counted(len(runs), 'run')} in {_counted(len(experiments), 'experiment')}"
-    many += f", {failed} failed" if failed else ""
-    many += f", {len(diverged)} diverged" if diverged else ""
+    for state in ("failed", "diverged"):
+        many += f", {states.count(state)} {state}" if state in states else ""
     day = f"{time.localtime().tm_mday} {time.strftime('%B %Y')}"
     return f"{many}. Made on {day} by spinup {spinup.__version__}."
 

@@ -3,7 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const COLORS = 7, DASHES = ["", "7 4", "2 3", "8 3 2 3"];
-const MOST_POINTS = 800, RESAMPLES = 1000, MOST_READ = 8;
+const MOST_POINTS = 800, MOST_READ = 8;
 const LINES = { mean: "mean", iqm: "interquartile mean", median: "median" };
 const BANDS = { ci: "95 % bootstrap interval", std: "± standard deviation", minmax: "all runs" };
 

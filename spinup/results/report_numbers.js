@@ -1,5 +1,6 @@
 // Runs as curves, and several of them as one line with a band.
-// Python computes the same in results/curves.py; a test in a browser holds both equal.
+// Python computes the same in results/curves.py and results/statistics.py; a test in a browser
+// holds both equal to the last digit that is shown.
 
 function smoothed(y, window) {
   if (window === 1) return y;
@@ -38,26 +39,25 @@ function interpolated({ x, y }, grid) {
 }
 
 // How often each of n runs is sampled, for every resample; the same for all x, so bands are smooth.
+// The random numbers are those of Python: see random_numbers in results/statistics.py.
+const RESAMPLES = data.resampling.resamples;
+const bytes = Uint8Array.from(atob(data.resampling.random_numbers), (letter) => letter.charCodeAt(0));
+const randomNumbers = new DataView(bytes.buffer);
 const counted = new Map();
 function counts(n) {
   if (!counted.has(n)) {
     const table = new Uint16Array(RESAMPLES * n);
-    let state = 0x9e3779b9 ^ n; // a fixed stream of random numbers (mulberry32): the same each time
-    const random = () => {
-      state = (state + 0x6d2b79f5) | 0;
-      let t = Math.imul(state ^ (state >>> 15), 1 | state);
-      t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-      return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-    };
-    for (let i = 0; i < RESAMPLES; i++) {
-      for (let j = 0; j < n; j++) table[i * n + Math.floor(random() * n)]++;
+    for (let i = 0; i < RESAMPLES * n; i++) {
+      const sampled = Math.floor(randomNumbers.getUint32(4 * i, true) * n / 2 ** 32);
+      table[i - i % n + sampled]++;
     }
     counted.set(n, table);
   }
   return counted.get(n);
 }
 
-// The mean of sorted values from rank `cut` to rank n - cut, each as often as `many` says.
+// The mean of values from rank `cut` to rank n - cut, each as often as `many` says. They must be
+// sorted, unless cut is 0.
 function trimmed(values, cut, many, offset) {
   const n = values.length;
   let rank = 0, sum = 0;
@@ -81,19 +81,21 @@ function quantile(sorted, q) {
   return sorted[low] + (place - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 }
 
-function edges(values, line, band, cut) {
+// Both edges of the band; `values` are in the order of the runs.
+function edges(values, sorted, line, band, cut) {
   const n = values.length;
   if (n < 2 || band === "none") return [NaN, NaN];
-  if (band === "minmax") return [values[0], values[n - 1]];
+  if (band === "minmax") return [sorted[0], sorted[n - 1]];
   if (band === "std") {
     const mean = trimmed(values, 0);
     const spread = Math.sqrt(values.reduce((s, v) => s + (v - mean) ** 2, 0) / (n - 1));
     return [line - spread, line + spread];
   }
   const many = counts(n), estimates = new Float64Array(RESAMPLES);
-  for (let i = 0; i < RESAMPLES; i++) estimates[i] = trimmed(values, cut, many, i * n);
+  const ranked = cut ? sorted : values;
+  for (let i = 0; i < RESAMPLES; i++) estimates[i] = trimmed(ranked, cut, many, i * n);
   estimates.sort();
-  return [quantile(estimates, 0.025), quantile(estimates, 0.975)];
+  return [data.resampling.tail, 1 - data.resampling.tail].map((q) => quantile(estimates, q));
 }
 
 function gridOf(curves) {
@@ -107,9 +109,10 @@ function gridOf(curves) {
 function summary(curves, chosen) {
   const grid = gridOf(curves), rows = curves.map((c) => interpolated(c, grid));
   return grid.map((x, i) => {
-    const values = Float64Array.from(rows.map((row) => row[i]).filter(Number.isFinite)).sort();
-    const cut = cutOf[chosen.line](values.length), y = trimmed(values, cut);
-    const [low, high] = edges(values, y, chosen.band, cut);
+    const values = Float64Array.from(rows.map((row) => row[i]).filter(Number.isFinite));
+    const sorted = values.slice().sort();
+    const cut = cutOf[chosen.line](values.length), y = trimmed(sorted, cut);
+    const [low, high] = edges(values, sorted, y, chosen.band, cut);
     return { x, y, low, high, n: values.length };
   });
 }

@@ -84,6 +84,16 @@ def interval_at_each_point(values: np.ndarray, estimator: str) -> np.ndarray:
     return np.percentile(_resampled(values, estimator), [tail, 100 - tail], axis=0)
 
 
+def random_numbers(n: int) -> np.ndarray:
+    """The numbers from 0 to 2**32 - 1 that sample `BAND_RESAMPLES` times n of n runs.
+
+    For fewer runs they are the first of these. The report page holds them and samples with them
+    as `_resampled` does, so that its bands are those of `spinup plot`.
+    """
+    generator = np.random.default_rng(SEED)
+    return generator.integers(2**32, size=BAND_RESAMPLES * n, dtype=np.uint32)
+
+
 def _resampled(values, estimator):
     """The estimate of each resample of the runs: a row for each, a column for each point.
 
@@ -92,7 +102,8 @@ def _resampled(values, estimator):
     """
     n = len(values)
     cut = CUT_OFF[estimator](n)
-    samples = np.random.default_rng(SEED).integers(n, size=(BAND_RESAMPLES, n))
+    numbers = random_numbers(n).reshape(BAND_RESAMPLES, n).astype(np.uint64)
+    samples = (numbers * n // 2**32).astype(np.int64)  # from 0 to n - 1, all as probable
     times = np.stack([np.bincount(row, minlength=n) for row in samples])
     ranks = times.cumsum(axis=1)
     kept = np.minimum(ranks, n - cut) - np.maximum(ranks - times, cut)

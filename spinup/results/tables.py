@@ -14,7 +14,7 @@ import numpy as np
 from spinup.parts.divergence import find_divergence
 from spinup.parts.errors import UserError, did_you_mean
 from spinup.parts.plain_text import printable, say
-from spinup.parts.progress import PERFORMANCE, read_table
+from spinup.parts.progress import STEPS, performance_column, read_table
 from spinup.parts.run_folder import (
     DIVERGED_FILE,
     OLDER_RUNS,
@@ -22,7 +22,7 @@ from spinup.parts.run_folder import (
     read_job,
     real_path,
 )
-from spinup.parts.settings import unknown_settings, what_differs
+from spinup.parts.settings import environment_name, unknown_settings, what_differs
 
 Paths = Path | str | Sequence[Path | str]
 Strings = str | Sequence[str] | None
@@ -72,17 +72,17 @@ def _read_run(folder: Path, title: str | None, config: dict, damage: list[str]) 
     except UserError as error:
         warn(f"{error} It is left out.")
         return None
-    if table.problem and table.rows:  # killed while it wrote; half a number is a wrong number
+    if table.problem and table.num_rows:  # killed while it wrote; half a number is a wrong number
         damage.append(f"{table.problem.removesuffix('.')}; that line is left out.")
     for sentence in damage:
         warn(sentence)
     names = [printable(name) for name in table.names]
-    diverged = find_divergence(folder, config, names, table.texts)
-    if not table.rows and diverged is None:
+    diverged = find_divergence(folder, config, names, table.rows)
+    if not table.num_rows and diverged is None:
         warn(f"{path} holds no epoch yet; it is left out.")
         return None
     # A row may be there whose epoch was never saved.
-    rows = table.texts if diverged is None else table.texts[: diverged.epochs_done]
+    rows = table.rows if diverged is None else table.rows[: diverged.epochs_done]
     run = _as_frame(names, rows)
     run.attrs |= dict(folder=str(folder), diverged=diverged, epochs=len(rows), damage=damage)
     run.attrs |= _of_settings(folder, title, config)
@@ -94,19 +94,17 @@ def _as_frame(names: list[str], rows: list[list[str]]) -> Any:
     import pandas as pd
 
     if not rows:
-        return pd.DataFrame({"Epoch": [np.nan], "TotalEnvInteracts": [np.nan]})
+        return pd.DataFrame({"Epoch": [np.nan], STEPS: [np.nan]})
     text = "\n".join("\t".join(row) for row in [names, *rows])
     return pd.read_csv(io.StringIO(text), sep="\t", quoting=csv.QUOTE_NONE)
 
 
 def _of_settings(folder: Path, title: str | None, config: dict) -> dict[str, Any]:
     """Environment, name and seed of a run, by its settings or else by its folder."""
-    environment, seed = config.get("environment"), config.get("seed")
-    known = environment if isinstance(environment, dict) else dict(id=config.get("env_name"))
-    env_id = known.get("id")
+    environment, seed = environment_name(config), config.get("seed")
     name_without_seed = re.sub(r"_s\d+$", "", real_path(folder).name)
     return dict(
-        env_id=printable(env_id) if isinstance(env_id, str) else None,
+        env_id=None if environment is None else printable(environment),
         name=printable(title or config.get("exp_name") or name_without_seed or "exp"),
         seed=seed if isinstance(seed, int) else None,
     )
@@ -139,7 +137,7 @@ def _read_runs(folders: Iterable[Path | str], titles: Iterable[str | None]) -> l
     for run, name, unsure in zip(runs, names, _unsure_of_each(names, configs)):
         run.attrs["unsure"] = unsure
         run["Unit"], run["Condition1"], run["Condition2"] = 0, name, name
-        for column in [column for column in PERFORMANCE if column in run][:1]:
+        if (column := performance_column(run)) is not None:
             run["Performance"] = run[column]
         if run.attrs["diverged"] is not None:
             run["Diverged"] = True
