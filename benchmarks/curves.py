@@ -28,7 +28,7 @@ TASKS = dict(
     ddpg="--env Pendulum-v1 --hid [64,64] --epochs 15 --steps_per_epoch 1000 --start_steps 1000 "
     "--act_noise 0.2",
     td3="--env Pendulum-v1 --hid [64,64] --epochs 12 --steps_per_epoch 1000 --start_steps 1000 "
-    "--act_noise 0.2 --target_noise 0.4 --noise_clip 1.0",
+    "--pi_lr 3e-4",
     her="--env spinup/Reach-v0 --epochs 10 --steps_per_epoch 1000 --num_envs 4 --gamma 0.95 "
     "--hid [128,128] --num_test_episodes 50",
     dqn="--env CartPole-v1 --epochs 20 --steps_per_epoch 2500 --lr 5e-4 --batch_size 128 "
