@@ -232,8 +232,8 @@ class VectorEnv:
             if not self._replay(i, state["actions"][i], state["obs"][i], state["returns"][i]):
                 print(
                     f"Environment {i} did not come back to where it was when its actions were "
-                    "played again, for it has randomness or memory of its own. It begins a new "
-                    "episode; from here on the run differs from one never stopped."
+                    "played again, for it has hidden state or randomness of its own. It begins a "
+                    "new episode; from here on the run differs from one never stopped."
                 )
                 self._begin_episode(i)
 

@@ -38,7 +38,7 @@ EXTRA_OF_ENTRY_POINT = (
     ("ale_py", "atari"),
 )
 # Gymnasium's wrappers that may be put around an environment because a file says so: those without
-# a memory of earlier episodes, and that touch nothing outside.
+# state carried between episodes, and that touch nothing outside.
 REBUILT_WRAPPERS = {
     "AtariPreprocessing", "ClipAction", "ClipReward", "DelayObservation", "DtypeObservation",
     "FilterObservation", "FlattenObservation", "FrameStackObservation", "GrayscaleObservation",

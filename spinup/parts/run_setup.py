@@ -17,9 +17,9 @@ import spinup
 from spinup.parts.backend import Backend
 from spinup.parts.divergence import STOPS
 from spinup.parts.earlier_configs import in_todays_units
-from spinup.parts.env_memory import explain, find_memory
 from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import START_OVER, UserError
+from spinup.parts.hidden_state import explain, find_hidden_state
 from spinup.parts.jsonio import read_json
 from spinup.parts.logger import EpochLogger
 from spinup.parts.make_env import EnvMaker, describe_env
@@ -112,8 +112,8 @@ def open_logger(
     about = f"{config['algorithm']} on {name}, seed {settings['seed']}: {logger.output_dir}"
     logger.log(printable(about))
     told = [_code_changed(module, config_before, config), _core_elsewhere(module)]
-    memory = on_first_process(lambda: find_memory(settings["env_fn"], env, backend))
-    told.append(explain(memory, resume) if memory else None)
+    hidden = on_first_process(lambda: find_hidden_state(settings["env_fn"], env, backend))
+    told.append(explain(hidden, resume) if hidden else None)
     for sentence in filter(None, told):
         logger.log(printable(sentence), color="yellow")
     return logger
