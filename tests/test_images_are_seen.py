@@ -19,8 +19,9 @@ from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker, describe_env, env_from_description
 from spinup.parts.pytorch.buffers import GAEBuffer, ReplayBuffer
-from spinup.parts.pytorch.layers import ImageEncoder, is_image
+from spinup.parts.pytorch.layers import ImageEncoder
 from spinup.parts.pytorch.networks import MLPActorCritic
+from spinup.parts.spaces import is_image
 from spinup.results.playback import load_policy_and_env, make_run_env
 from spinup.run import main
 

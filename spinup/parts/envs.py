@@ -1,23 +1,21 @@
 """`VectorEnv`: n copies of an environment stepped together, each reset when its episode ends."""
 
 import copy
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box
 from numpy.typing import ArrayLike
 
 from spinup.parts.adapted_env import five_values, obs_and_info
 from spinup.parts.divergence import DivergenceCheck, all_finite, first_not_finite, kind_of
 from spinup.parts.errors import UserError
 from spinup.parts.seeds import SeedSequence, derive, generator_state
-from spinup.parts.standardize import clip_to_space, refuse_shared, reward_number, standardize
+from spinup.parts.spaces import clip_to_space
+from spinup.parts.standardize import refuse_shared, reward_number, standardize
 
 LARGEST = float(np.finfo(np.float32).max)  # a reward beyond it would be infinite as float32
-MAX_NUMBERED = 100_000  # combinations of actions that still make sense as one discrete action
 
 
 class Episode(NamedTuple):
@@ -267,51 +265,3 @@ def evaluate(env: VectorEnv, policy: Callable, episodes: int) -> Iterator[Episod
         for episode in env.step(policy(env.obs)).episodes[:episodes]:
             episodes -= 1
             yield episode
-
-
-def require_actions(space: gym.Space, kinds: tuple, algorithm: str, instead: str) -> None:
-    """Refuse an action space that `algorithm` has no policy for, and say what to use instead.
-
-    instead: what to do with actions of the other one of the two kinds that others have
-    """
-    if not isinstance(space, kinds):
-        names = " or ".join({Box: "continuous", Discrete: "discrete"}[kind] for kind in kinds)
-        if not isinstance(space, (Box, Discrete)):
-            instead = _how_to_number(space, "" if Discrete in kinds else " and use ppo or dqn")
-        raise UserError(f"{algorithm} needs {names} actions, but these are {space}. {instead}")
-
-
-def _how_to_number(space, then: str) -> str:
-    """How to make one number of several, for actions that no algorithm takes as they are.
-
-    then: which algorithm to take, where another one than now
-    """
-    values = space.nvec if isinstance(space, MultiDiscrete) else np.full(space.shape or (), 2)
-    several = isinstance(space, (MultiDiscrete, MultiBinary))
-    if not several or math.prod(values.ravel().tolist()) > MAX_NUMBERED:
-        return (
-            "Make one Box or Discrete of them with gymnasium.wrappers.TransformAction(env, "
-            "function, space)."
-        )
-    action = f"np.array(np.unravel_index(a, {values.ravel().tolist()}))"
-    action += f".reshape({space.shape})" if values.ndim > 1 else ""
-    start = np.asarray(getattr(space, "start", 0))
-    action += f" + {start.tolist()}" if start.any() else ""
-    return (
-        f"Number their combinations{then}: gymnasium.wrappers.TransformAction(env, "
-        f"lambda a: {action}, gymnasium.spaces.Discrete({values.prod()}))."
-    )
-
-
-def refuse_images(space: Box, is_image: Callable[[Any], bool], algorithm: str) -> None:
-    """Refuse images where the networks of `algorithm` have no encoder for them.
-
-    is_image: the backend's own test of whether an encoder of its takes such observations
-    """
-    colors = space.dtype == np.uint8 and len(space.shape) == 3  # also those too small to encode
-    if colors or is_image(space):
-        raise UserError(
-            f"{algorithm} has no encoder for images, but observations are images of shape "
-            f"{space.shape}. Use ppo or dqn, pass an actor_critic of your own that takes images, "
-            "or wrap the environment in gymnasium.wrappers.FlattenObservation to do without."
-        )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Discrete
 
 import spinup
 from spinup.parts.backend import Backend
@@ -30,6 +29,7 @@ from spinup.parts.run_lock import lock, unlock
 from spinup.parts.schedule import Schedule, make_schedule
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import as_python, check, differences
+from spinup.parts.spaces import space_dims as space_dims  # for training functions
 
 
 def setup(settings: dict, backend: Backend, **limits: tuple) -> tuple[Seeds, Schedule]:
@@ -232,17 +232,6 @@ def versions(framework: str) -> dict:
         except PackageNotFoundError:
             continue
     return found
-
-
-def space_dims(env: VectorEnv) -> dict:
-    """How a buffer must be made for the observations and actions of `env`."""
-    discrete = isinstance(env.action_space, Discrete)
-    return dict(
-        obs_dim=env.observation_space.shape,
-        act_dim=None if discrete else int(np.prod(env.action_space.shape)),
-        obs_dtype=env.obs_dtype,
-        act_dtype=np.int64 if discrete else np.float32,
-    )
 
 
 def settings_for(settings: dict, *functions: Callable) -> dict:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, Normal
 from torch.nn import functional as F
 
-from spinup.parts.envs import require_actions
 from spinup.parts.errors import UserError
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.architecture import records_architecture
@@ -22,11 +21,11 @@ from spinup.parts.pytorch.layers import (
     apply_to_arrays,
     as_shape,
     image_encoder,
-    is_image,
     mlp,
     observation_mlp,
 )
 from spinup.parts.pytorch.tensors import standard_normal, uniform
+from spinup.parts.spaces import is_image, require_actions
 
 LOG_STD_MAX = 2
 LOG_STD_MIN = -20
