@@ -19,6 +19,7 @@ from spinup.parts.memory import explain_memory
 from spinup.parts.mpi import FORKED, mpi_fork, mpiexec, num_procs, on_first_process, under_launcher
 from spinup.parts.plain_text import say
 from spinup.parts.progress import read_table
+from spinup.parts.provenance import algorithm_name, code_of
 from spinup.parts.run_folder import (
     JOB_FILE,
     how_to_resume,
@@ -28,7 +29,7 @@ from spinup.parts.run_folder import (
     resume_command,
     setup_logger_kwargs,
 )
-from spinup.parts.run_setup import algorithm_name, code_of, refuse_other_settings
+from spinup.parts.run_setup import refuse_other_settings
 from spinup.parts.settings import check
 from spinup.parts.trackers import require
 

@@ -1,18 +1,13 @@
 """How a training function begins: values checked, seeds set, the run folder opened."""
 
-import platform
 import random
-import sys
-import zlib
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import spinup
 from spinup.parts.backend import Backend
 from spinup.parts.divergence import STOPS
 from spinup.parts.earlier_configs import in_todays_units
@@ -24,6 +19,13 @@ from spinup.parts.logger import EpochLogger
 from spinup.parts.make_env import EnvMaker, describe_env
 from spinup.parts.mpi import num_procs, on_first_process, proc_id
 from spinup.parts.plain_text import printable
+from spinup.parts.provenance import (
+    code_of,
+    explain_changed_code,
+    explain_foreign_core,
+    name_of_module,
+    versions,
+)
 from spinup.parts.run_folder import auto_resumes, read_latest
 from spinup.parts.run_lock import lock, unlock
 from spinup.parts.schedule import Schedule, make_schedule
@@ -111,7 +113,7 @@ def open_logger(
     name = config["environment"]["id"] or config["environment"]["made_by"]
     about = f"{config['algorithm']} on {name}, seed {settings['seed']}: {logger.output_dir}"
     logger.log(printable(about))
-    told = [_code_changed(module, config_before, config), _core_elsewhere(module)]
+    told = [explain_changed_code(module, config_before, config), explain_foreign_core(module)]
     hidden = on_first_process(lambda: find_hidden_state(settings["env_fn"], env, backend))
     told.append(explain(hidden, resume) if hidden else None)
     for sentence in filter(None, told):
@@ -138,13 +140,6 @@ def _describe(env, maker, backend) -> dict:
     return found | {STOPS: True}
 
 
-def _code_changed(module, before, now) -> str | None:
-    """What to say if a copied algorithm was edited since the run began."""
-    if before.get("code") in (None, now.get("code")):
-        return None
-    return f"{module} has changed since this run began; it continues with the new code."
-
-
 def _batch_size(settings) -> int:
     """Rows of one gradient step in this process."""
     asked = (settings.get(name) for name in ("minibatch_size", "batch_size", "steps_per_epoch"))
@@ -164,52 +159,6 @@ def _lock(folder, config, resume) -> bool:
     return True
 
 
-def algorithm_name(algorithm: Callable) -> str:
-    """What a training function is called in config.json."""
-    return name_of_module(algorithm.__module__)
-
-
-def name_of_module(module: str) -> str:
-    """`ppo_pytorch` for an algorithm of spinup; a user's copy has the name of its own file.
-
-    That way nothing takes the runs of a copy for those of the original.
-    """
-    file = getattr(sys.modules.get(module), "__file__", None)  # also where it is run itself
-    if file is None:  # a name, as scripts give it; or typed
-        return module
-    file = Path(file).resolve()
-    ours = Path(spinup.__file__).resolve().parent / "algos"
-    if ours in file.parents[2:3] and file.stem == file.parent.name:
-        return f"{file.stem}_{file.parents[1].name}"
-    return f"{file.parent.name}.{file.stem}"
-
-
-def code_of(module: str) -> str | None:
-    """A checksum of the files of a user's copy of an algorithm; None for one of spinup's own."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None or name_of_module(module) in spinup.__all__:
-        return None
-    files = [Path(file), Path(file).with_name("core.py")]
-    return f"{zlib.crc32(b''.join(f.read_bytes() for f in files if f.is_file())):08x}"
-
-
-def _core_elsewhere(module: str) -> str | None:
-    """What to say if a copied algorithm imports the networks of the original, not its own."""
-    code = sys.modules.get(module)
-    core, file = getattr(code, "core", None), getattr(code, "__file__", None)
-    used = getattr(core, "__file__", None)
-    if core is None or file is None or used is None:
-        return None
-    if not (own := Path(file).with_name("core.py")).is_file():
-        return None
-    if own.resolve() == Path(used).resolve():
-        return None
-    return (
-        f"{file} uses the networks of {core.__name__}, not {own}. To use its own, change the line "
-        "that imports core."
-    )
-
-
 def refuse_other_settings(folder: Path | str, config: dict, file: str = "config.json") -> None:
     """Say what differs, if the run in `folder` was started with other settings.
 
@@ -220,18 +169,6 @@ def refuse_other_settings(folder: Path | str, config: dict, file: str = "config.
             f"{folder} holds a run with other settings: {'; '.join(found)}. "
             f"Choose another --exp_name for these. {START_OVER}"
         )
-
-
-def versions(framework: str) -> dict:
-    """What this run was made with."""
-    packages = (framework, "gymnasium", "numpy", "mujoco", "ale-py", "gymnasium-robotics", "mpi4py")
-    found = dict(spinup=spinup.__version__, python=platform.python_version())
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def settings_for(settings: dict, *functions: Callable) -> dict:
