@@ -24,9 +24,10 @@ from spinup.experiments.job import Job
 from spinup.experiments.jobs import run_jobs
 from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import Diverged, JobsFailed, UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.logger import EpochLogger
 from spinup.parts.make_env import EnvMaker
-from spinup.parts.run_folder import find_runs, read_latest
+from spinup.parts.run_folder import find_runs
 from spinup.parts.run_status import run_status
 from spinup.results import tables
 from spinup.run import main

@@ -11,9 +11,10 @@ from spinup.experiments.algorithms import algorithm_of, backend_of, default_netw
 from spinup.experiments.train import train
 from spinup.parts.divergence import STOPS
 from spinup.parts.errors import UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.make_env import trust_env
 from spinup.parts.plain_text import say
-from spinup.parts.run_folder import read_config, read_latest, require_run
+from spinup.parts.run_folder import read_config, require_run
 from spinup.parts.settings import check
 from spinup.parts.trackers import stays_here
 

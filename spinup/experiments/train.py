@@ -14,6 +14,7 @@ from spinup.experiments.algorithms import default_exp_name, defaults_of, is_algo
 from spinup.experiments.checks import check_folder
 from spinup.parts.divergence import explain_diverged, read_divergence
 from spinup.parts.errors import START_OVER, Diverged, Finished, UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.make_env import find_spec, with_env_fn
 from spinup.parts.memory import explain_memory
 from spinup.parts.mpi import FORKED, mpi_fork, mpiexec, num_procs, on_first_process, under_launcher
@@ -25,7 +26,6 @@ from spinup.parts.run_folder import (
     how_to_resume,
     read_config,
     read_job,
-    read_latest,
     resume_command,
     setup_logger_kwargs,
 )

@@ -17,14 +17,10 @@ from spinup.parts.backend import Backend
 from spinup.parts.divergence import DivergenceCheck, clear_divergence, read_divergence
 from spinup.parts.errors import START_OVER, UserError, damaged
 from spinup.parts.jsonio import regular_file, write_whole
+from spinup.parts.latest import read_latest, write_latest
 from spinup.parts.mpi import barrier, mpi_max, mpi_sum, num_procs, on_first_process, proc_id
 from spinup.parts.plain_text import say
-from spinup.parts.run_folder import (
-    _read_latest,
-    auto_resumes,
-    how_to_resume,
-    write_latest,
-)
+from spinup.parts.run_folder import auto_resumes, how_to_resume
 from spinup.parts.run_lock import unlock
 from spinup.parts.seeds import rng_state, set_rng_state
 
@@ -190,7 +186,7 @@ class Checkpoint:
     def restore(self) -> int:
         """Load the newest checkpoint into every part; gives how many epochs it has (0: none)."""
         self._start_logger()
-        latest = on_first_process(lambda: _read_latest(self.run_folder))
+        latest = on_first_process(lambda: read_latest(self.run_folder))
         if latest is None:
             return 0
         if latest["num_procs"] != num_procs():

@@ -15,6 +15,7 @@ from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import START_OVER, UserError
 from spinup.parts.hidden_state import explain, find_hidden_state
 from spinup.parts.jsonio import read_json
+from spinup.parts.latest import read_latest
 from spinup.parts.logger import EpochLogger
 from spinup.parts.make_env import EnvMaker, describe_env
 from spinup.parts.mpi import num_procs, on_first_process, proc_id
@@ -26,7 +27,7 @@ from spinup.parts.provenance import (
     name_of_module,
     versions,
 )
-from spinup.parts.run_folder import auto_resumes, read_latest
+from spinup.parts.run_folder import auto_resumes
 from spinup.parts.run_lock import lock, unlock
 from spinup.parts.schedule import Schedule, make_schedule
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from spinup.parts.divergence import Divergence, find_divergence
 from spinup.parts.errors import UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.progress import NO_TABLE, PERFORMANCE, Table, read_table
-from spinup.parts.run_folder import read_config, read_job, read_latest
+from spinup.parts.run_folder import read_config, read_job
 from spinup.parts.run_lock import is_locked
 
 
