@@ -28,7 +28,7 @@ from spinup.parts.provenance import (
     versions,
 )
 from spinup.parts.run_folder import auto_resumes
-from spinup.parts.run_lock import lock, unlock
+from spinup.parts.run_lock import RunLock
 from spinup.parts.schedule import Schedule, make_schedule
 from spinup.parts.seeds import Seeds, framework_seed, run_seeds
 from spinup.parts.settings import as_python, check, differences
@@ -92,22 +92,37 @@ def open_logger(
     backend: Backend,
     rows: int | None = None,
 ) -> EpochLogger:
-    """Open the run folder, write config.json, and see to it that `network` is saved.
+    """Lock and open the run folder, write config.json, and see to it that `network` is saved.
+
+    The lock is the logger's: closing the logger frees it, and so does the end of a training
+    function that raises before its loop.
 
     With `resume` and a checkpoint to resume from, what the folder holds is kept.
 
     module: that of the training function, its `__name__`; the run is called after it
     rows: how many rows a gradient step has, where no setting says so
     """
+    run_lock = RunLock()
+    try:
+        logger = _open_locked(run_lock, module, settings, env, network, backend, rows)
+    except BaseException:
+        run_lock.release()  # here, for an error keeps alive what its traceback refers to
+        raise
+    return logger
+
+
+def _open_locked(run_lock, module, settings, env, network, backend, rows) -> EpochLogger:
+    """Open the run folder as `open_logger` does, with this lock."""
     logger_kwargs = dict(settings["logger_kwargs"] or {})
     folder = logger_kwargs.get("output_dir")
     config = _config_of(module, settings)
     resume = folder is not None and on_first_process(
-        lambda: _lock(folder, config, settings["resume"] or auto_resumes(folder))
+        lambda: _lock(run_lock, folder, config, settings["resume"] or auto_resumes(folder))
     )
     config_before = read_json(f"{folder}/config.json") if resume else config
     backend.use_threads(network, rows or _batch_size(settings))
     logger = EpochLogger(**logger_kwargs, resume=resume, backend=backend)
+    logger.run_lock = run_lock
     config |= _describe(env, settings["env_fn"], backend)
     logger.save_config(config)
     logger.setup_pytorch_saver(network)
@@ -147,16 +162,12 @@ def _batch_size(settings) -> int:
     return next(Schedule.per_process(count) for count in asked if count)
 
 
-def _lock(folder, config, resume) -> bool:
+def _lock(run_lock, folder, config, resume) -> bool:
     """Lock the folder for this run; tells whether there is something to resume."""
-    lock(folder)
-    try:
-        if not resume or read_latest(folder) is None:
-            return False
-        refuse_other_settings(folder, config)
-    except UserError:
-        unlock(folder)
-        raise
+    run_lock.take(folder)
+    if not resume or read_latest(folder) is None:
+        return False
+    refuse_other_settings(folder, config)
     return True
 
 
