@@ -45,7 +45,7 @@ def train(
 
 
 def try_to_train(folder, **settings):
-    """Train, and forget the error, as a notebook does that goes on to its next cell."""
+    """Train, and forget the error, as a notebook does before its next cell."""
     try:
         train(EnvMaker("CartPole-v1"), logger_kwargs=dict(output_dir=str(folder)), **settings)
     except (ValueError, UserError) as error:

@@ -359,7 +359,7 @@ def test_rewards_are_the_game_s_score_unless_clipped():
 
 
 def test_an_episode_in_the_middle_is_played_again_exactly(capsys):
-    """Sticky actions are drawn by the simulator itself, but from the seed of the episode."""
+    """Sticky actions are sampled by the simulator itself, but from the seed of the episode."""
     env, again = (VectorEnv(EnvMaker("ALE/Pong-v5"), n=2, seed=s, max_ep_len=70) for s in (0, 9))
     for _ in range(100):
         env.step(env.sample_actions())

@@ -21,7 +21,7 @@ LARGEST = float(np.finfo(np.float32).max)  # a reward beyond it would be infinit
 class Episode(NamedTuple):
     """What is recorded of an episode that has ended."""
 
-    ret: float  # its rewards added up
+    ret: float  # its return, undiscounted: the sum of its rewards
     length: int
     success: float | None = None  # whether the goal was reached, of environments that say so
 
@@ -76,8 +76,8 @@ class VectorEnv:
         # A copy: its random stream is ours alone.
         self.action_space: Any = copy.deepcopy(first.action_space)
         self.max_ep_len = np.inf if max_ep_len is None else max_ep_len
-        self.of_bytes = self.observation_space.dtype == np.uint8  # kept so, a quarter of the size
-        self.obs_dtype = np.dtype(np.uint8 if self.of_bytes else np.float32)
+        self.is_uint8 = self.observation_space.dtype == np.uint8  # kept so, a quarter of the size
+        self.obs_dtype = np.dtype(np.uint8 if self.is_uint8 else np.float32)
         self.obs_shape = self.observation_space.shape
         self.seeds = [np.random.default_rng(derive(seed, 0, i)) for i in range(n)]
         self.action_space.np_random.bit_generator.state = generator_state(derive(seed, 1))
@@ -126,7 +126,7 @@ class VectorEnv:
     def _observation(self, obs):
         """An observation in the shape of its space; NumPy would spread too few numbers silently."""
         obs = np.asarray(obs)
-        if self.of_bytes and obs.dtype != np.uint8:
+        if self.is_uint8 and obs.dtype != np.uint8:
             self._require_bytes(obs)
         if obs.shape == self.obs_shape:
             return obs

@@ -47,7 +47,7 @@ def setup(settings: dict, backend: Backend, **limits: tuple) -> tuple[Seeds, Sch
     settings |= as_python(settings)
     schedule = make_schedule(settings["steps_per_epoch"], settings["num_envs"], settings["epochs"])
     seeds = run_seeds(settings["seed"], proc_id())
-    words = seeds.common.generate_state(8)
+    words = seeds.global_rng.generate_state(8)
     np.random.seed(words[:4])  # for environments that use Python's or NumPy's global stream
     random.seed(words[4:].tobytes())
     backend.use_threads()

@@ -87,8 +87,8 @@ def sample_categorical(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     logits = logits - logits.max(-1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     # The first action at which the summed probabilities pass a uniform random number.
-    draw = uniform((len(log_p), 1))
-    return (np.exp(log_p).cumsum(-1)[:, :-1] < draw).sum(-1), log_p
+    sample = uniform((len(log_p), 1))
+    return (np.exp(log_p).cumsum(-1)[:, :-1] < sample).sum(-1), log_p
 
 
 class MLPGaussianActor(Actor):
