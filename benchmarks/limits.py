@@ -4,7 +4,7 @@ An update of a network of sizes (i, h, o) on a batch of B rows has, for each lay
 forward and two backward: for the gradient of the weights, and for that of the layer's input, which
 the first layer is spared unless somebody asks for it. `forward` and `backward` list their shapes;
 one function per algorithm says which of them its update is made of. Everything else an update does
-(activations, losses, optimizers, moving targets, drawing batches) counts as nothing, and so does
+(activations, losses, optimizers, moving targets, sampling batches) counts as nothing, and so does
 acting.
 
 The products are done by PyTorch into memory that is already there, each on tensors of its own, with

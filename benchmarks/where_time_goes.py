@@ -28,7 +28,7 @@ KINDS = [
     "target network",
     "other steps of an update",
     "between the steps",
-    "drawing batches",
+    "sampling batches",
     "acting",
     "environment",
     "all else",
@@ -98,7 +98,7 @@ def watch(algorithm):
             setattr(actor_critic, name, timed(getattr(actor_critic, name), "acting"))
     for name in ("ReplayBuffer", "NStepReplayBuffer"):
         if buffer := vars(module).get(name):
-            buffer.sample_batch = timed(buffer.sample_batch, "drawing batches")
+            buffer.sample_batch = timed(buffer.sample_batch, "sampling batches")
 
 
 def profile(case, seconds: float) -> dict:

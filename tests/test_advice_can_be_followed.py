@@ -1,4 +1,4 @@
-"""What an error advises works: commands that are named exist, and doing it mends the error."""
+"""What an error advises works: commands that are named exist, and doing it removes the error."""
 
 import subprocess
 import sys

@@ -12,10 +12,10 @@ import pytest
 import spinup
 from spinup.parts.checkpoint import read_tree, write_tree
 from spinup.parts.errors import UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.make_env import EnvMaker
 from spinup.parts.pytorch import backend
 from spinup.parts.pytorch.models import load_model
-from spinup.parts.run_folder import read_latest
 
 REPOSITORY = Path(__file__).parents[1]
 SETTINGS = dict(
@@ -85,7 +85,7 @@ def test_every_byte_of_the_note_of_the_newest_checkpoint_counts(saved, tmp_path)
     shutil.copytree(saved, folder := tmp_path / "run")
     latest = folder / "checkpoint" / "latest"
     whole = latest.read_bytes()
-    assert read_latest(folder) == dict(epoch=2, num_procs=1)
+    assert read_latest(folder).items() >= dict(epoch=2, num_procs=1).items()
     for position in range(len(whole)):
         for by in (0x01, 0x10, 0xFF):
             flip(latest, position, by)

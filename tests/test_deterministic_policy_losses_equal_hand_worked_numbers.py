@@ -15,7 +15,7 @@ from spinup.algos.pytorch.ddpg import core as ddpg_core
 from spinup.algos.pytorch.ddpg import ddpg
 from spinup.algos.pytorch.td3 import core as td3_core
 from spinup.algos.pytorch.td3 import td3
-from spinup.parts import env_memory
+from spinup.parts import hidden_state
 from spinup.parts.buffers import Transitions
 from spinup.parts.pytorch.bounded_policies import ActionRange, MLPActor, action_limits
 from spinup.parts.pytorch.critics import MLPQFunction
@@ -242,7 +242,7 @@ class Recorder(gym.Env):
         return np.ones(3, np.float32), 0.0, False, False, {}
 
 
-TRIED = 3 * env_memory.STEPS  # the look whether an environment remembers, before all else
+TRIED = 3 * hidden_state.STEPS  # the search for hidden state, before all else
 
 
 @pytest.mark.parametrize("module", [ddpg, td3])

@@ -24,9 +24,10 @@ from spinup.experiments.job import Job
 from spinup.experiments.jobs import run_jobs
 from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import Diverged, JobsFailed, UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.logger import EpochLogger
 from spinup.parts.make_env import EnvMaker
-from spinup.parts.run_folder import find_runs, read_latest
+from spinup.parts.run_folder import find_runs
 from spinup.parts.run_status import run_status
 from spinup.results import tables
 from spinup.run import main
@@ -103,7 +104,7 @@ def test_what_was_good_before_is_kept(algorithm, what, value, told, tmp_path):
     with pytest.raises(Diverged, match=told) as stopped:
         train(algorithm, tmp_path / "run", dict(at=at, what=what, value=value))
     assert str(stopped.value).endswith(
-        "Mend the environment, which must give finite numbers (it may end an episode where its "
+        "Fix the environment, which must give finite numbers (it may end an episode where its "
         "simulation breaks), then resume the run. The checkpoint of epoch 2 and the last model are "
         "kept."
     )
@@ -137,7 +138,7 @@ def test_a_number_too_large_for_single_precision_is_infinite():
 
 
 def test_an_environment_that_cannot_even_begin():
-    with pytest.raises(Diverged, match="first observation of environment 0 is NaN. Mend the env"):
+    with pytest.raises(Diverged, match="first observation of environment 0 is NaN. Fix the env"):
         VectorEnv(partial(broken.Broken, at=0, what="reset"), n=2)
 
 
@@ -295,32 +296,32 @@ def test_what_was_not_measured_stops_nothing(tmp_path):
 
 
 def test_a_resumed_run_diverges_again_unless_its_environment_is_mended(tmp_path, capsys):
-    """Once mended, it is the run that it would have been."""
+    """Once fixed, it is the run that it would have been."""
 
-    class Mendable(broken.Broken):
-        mended = False
+    class Fixable(broken.Broken):
+        fixed = False
 
         def reset(self, *, seed=None, options=None):
             self.fatal = np.random.default_rng(seed).random() < 0.1
             return super().reset(seed=seed, options=options)
 
         def _breaks(self, what):
-            return what == "reward" and self.t == 13 and self.fatal and not Mendable.mended
+            return what == "reward" and self.t == 13 and self.fatal and not Fixable.fixed
 
     for _ in range(2):
         with pytest.raises(Diverged) as stopped:
-            train("sac", tmp_path / "run", env_fn=Mendable, resume=True, seed=2)
+            train("sac", tmp_path / "run", env_fn=Fixable, resume=True, seed=2)
         kept = good_files(tmp_path / "run")
     step = json.loads((tmp_path / "run" / "diverged.json").read_text())["step"]
     epoch = read_latest(tmp_path / "run")["epoch"]
     assert f"at step {step} (epoch {epoch + 1})" in str(stopped.value)
     said = f"diverged before at step {step}. It resumes after epoch {epoch} and stops at the same"
     assert said in capsys.readouterr().out
-    Mendable.mended = True
-    train("sac", tmp_path / "run", env_fn=Mendable, resume=True, seed=2)
+    Fixable.fixed = True
+    train("sac", tmp_path / "run", env_fn=Fixable, resume=True, seed=2)
     assert not (tmp_path / "run" / "diverged.json").exists()
     assert run_status(tmp_path / "run").state == "finished"
-    train("sac", tmp_path / "never", env_fn=Mendable, seed=2)
+    train("sac", tmp_path / "never", env_fn=Fixable, seed=2)
     assert good_files(tmp_path / "run")["model.pt"] == good_files(tmp_path / "never")["model.pt"]
     assert kept.keys() == {"latest", "model.pt", f"epoch{epoch}.rank0.npz"}
 

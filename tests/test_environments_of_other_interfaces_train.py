@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from spinup import dqn_pytorch, ppo_pytorch, sac_pytorch
-from spinup.parts.env_memory import find_memory
 from spinup.parts.envs import Episode, VectorEnv
 from spinup.parts.errors import UserError
+from spinup.parts.hidden_state import find_hidden_state
 from spinup.parts.standardize import standardize
 
 SCRIPT = """
@@ -41,7 +41,7 @@ def test_a_script_that_imports_the_old_gym_runs_unchanged(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr and "bool8" not in ended.stderr
     assert len((tmp_path / "run" / "progress.txt").read_text().splitlines()) == 3
-    assert "Memory of earlier episodes" not in ended.stdout  # CartPole has none
+    assert "State carried between episodes" not in ended.stdout  # CartPole has none
 
 
 @pytest.mark.parametrize("wrap", [lambda env: env, old_gym.wrappers.RecordEpisodeStatistics])
@@ -167,7 +167,7 @@ def test_it_trains_and_its_ends_and_seeds_are_right(kind, tmp_path):
     assert steps[-1].episodes == [Episode(10.0, 10)] * 2
     starts = [VectorEnv(env_fn, 2, seed).obs.tobytes() for seed in (0, 0, 1)]
     assert starts[0] == starts[1] != starts[2]
-    assert find_memory(env_fn, env) is None  # so that a checkpoint can save it
+    assert find_hidden_state(env_fn, env) is None  # so that a checkpoint can save it
     saved = env.state_dict()
     fresh = VectorEnv(env_fn, 2, seed=7)
     fresh.load_state_dict(saved)

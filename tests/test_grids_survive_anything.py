@@ -23,9 +23,9 @@ from rich.console import Console
 from spinup.experiments import board, jobs, processes
 from spinup.experiments.jobs import run_jobs
 from spinup.parts.errors import JobsFailed, UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.mpi import THREADS
 from spinup.parts.progress import read_table
-from spinup.parts.run_folder import read_latest
 from spinup.parts.run_lock import is_locked
 
 

@@ -284,6 +284,46 @@ def test_no_algorithm_imports_another(name):
         assert foreign == [], f"{path.name} imports {foreign}"
 
 
+def private_imports(tree):
+    """Names with an underscore that a file imports from another module of the package, or reads.
+
+    `_fields`, `_replace` and the like are public, for they belong to every NamedTuple.
+    """
+    modules = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.level or node.module.startswith("spinup")):
+            modules.update(alias.asname or alias.name for alias in node.names)
+            names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+            yield from (name for name in names if re.match("_(?!_)", name))
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("spinup.")]
+            modules.update(names)
+            yield from (name for name in names if "._" in name)
+    for node in ast.walk(tree):
+        private = isinstance(node, ast.Attribute) and re.match("_(?!_)", node.attr)
+        if private and ast.unparse(node.value) in modules and node.attr not in NAMED_TUPLE:
+            yield node.attr
+
+
+NAMED_TUPLE = {"_fields", "_replace", "_asdict", "_make", "_field_defaults"}
+
+
+@every_source
+def test_private_names_are_used_in_their_own_module_only(path):
+    assert list(private_imports(parse(path))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from spinup.parts.run_folder import _read", "from . import _x", "import spinup.parts._x",
+        "from spinup.parts import mpi\nmpi._comm()", "import spinup.parts.mpi\nspinup.parts.mpi._c",
+    ],
+)  # fmt: skip
+def test_private_imports_would_be_found(line):
+    assert len(list(private_imports(ast.parse(line)))) == 1
+
+
 def test_importing_spinup_imports_no_framework():
     code = "import sys, spinup; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -19,8 +19,9 @@ from spinup.parts.envs import VectorEnv
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker, describe_env, env_from_description
 from spinup.parts.pytorch.buffers import GAEBuffer, ReplayBuffer
-from spinup.parts.pytorch.layers import ImageEncoder, is_image
+from spinup.parts.pytorch.layers import ImageEncoder
 from spinup.parts.pytorch.networks import MLPActorCritic
+from spinup.parts.spaces import is_image
 from spinup.results.playback import load_policy_and_env, make_run_env
 from spinup.run import main
 
@@ -358,7 +359,7 @@ def test_rewards_are_the_game_s_score_unless_clipped():
 
 
 def test_an_episode_in_the_middle_is_played_again_exactly(capsys):
-    """Sticky actions are drawn by the simulator itself, but from the seed of the episode."""
+    """Sticky actions are sampled by the simulator itself, but from the seed of the episode."""
     env, again = (VectorEnv(EnvMaker("ALE/Pong-v5"), n=2, seed=s, max_ep_len=70) for s in (0, 9))
     for _ in range(100):
         env.step(env.sample_actions())

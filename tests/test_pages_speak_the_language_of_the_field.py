@@ -43,6 +43,12 @@ WORDS = {
     r"pictures?": "image; of a plot: figure",
     r"deems? best": "greedy, most probable",
     r"drawn (anew|at random|evenly|alike|twice|from memory|from within)|draw is uneven": "sampled",
+    # Random numbers are sampled; a plot may be drawn.
+    r"draw(s|n|ing)? (random|noise|((a|an|the) )?(batch|minibatch|action|sample|transition)s?\b)"
+    r"|draw(s|n|ing)? (from|with) (an?|the|its|their|PyTorch's|NumPy's) (random|normal|uniform"
+    r"|Gaussian|policy|buffer|replay|stream|generator|distribution)"
+    r"|(batch|number|action|sample|transition)(es|s)?( of a block)? (is|are|was|were) drawn":
+    "sampled",
     r"more doubtful": "the smaller of the two critics",
     r"(fuller|longer|from|play) memory|steps? in memory|remembered steps?": "replay buffer",
     r"(rarer|surer|every) tests?\b(?! (file|of the suite))|tests are (played|wholly)": "evaluation",
@@ -55,6 +61,7 @@ WORDS = {
     r"whole numbers?": "integer",
     r"a text": "a string",
     r"blanks?(?! lines?)": "space",
+    r"mend(s|ed|ing)?": "fix",
     r"has its moods": "varies",
 }  # fmt: skip
 
@@ -93,7 +100,9 @@ NAMES = {
     "_of_tanh": "_tanh_backward", "_each_times": "_foreach_mul", "_each_moved": "_foreach_lerp",
     "_row_by_row": "_tiled", "_in_turn": "_sequence", "TINY": "MAX_NUMPY_NUMEL",
     "_ALWAYS": "_SIZE_AWARE", "TRIED": "PROBE_LENGTH", "WAKING": "PROBE_WARMUP",
-    "CLEARLY": "SWITCH_RATIO", "ALARM": "SLOWDOWN",
+    "CLEARLY": "SWITCH_RATIO", "ALARM": "SLOWDOWN", "Elsewhere": "OutsideCurrentFolder",
+    "stays_here": "is_offline", "of_bytes": "is_uint8", "find_memory": "find_hidden_state",
+    "draw": "sample", "drawn": "sampled",
 }  # fmt: skip
 ONLY_IN = {  # names that are wrong only in the modules that they came from
     "tell": "trackers|logger", "whole": "layers|networks|learning", "chosen": "train",
@@ -103,6 +112,7 @@ ONLY_IN = {  # names that are wrong only in the modules that they came from
     "TINY": "fast/", "TRIED": "fast/", "disturbed": "networks|noise",
     "fitting": "backend|run_setup", "adopt": "standardize|envs", "_place": "fast",
     "_places": "fast", "descend": "learning", "talk": "job", "Home": "ray",
+    "draw": "parts/", "drawn": "parts/",
 }  # fmt: skip
 
 # Standard terms, and the pages that must say them: the folder of an algorithm, or a file.
@@ -193,6 +203,19 @@ def update(net):
     net.wants = "a bell " "curve"  # pictures
     shorten(net)
 '''
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("it draws random numbers from a stream", True), ("drawn from a random generator", True),
+        ("drawing a batch", True), ("the numbers are drawn", True), ("draw from the policy", True),
+        ("draws the mean of its runs", False), ("a table is drawn again", False),
+        ("draw each run from its first row", False), ("figures are drawn", False),
+    ],
+)  # fmt: skip
+def test_random_numbers_are_sampled_and_plots_drawn(text, found):
+    assert bool(private_words(text)) == found
 
 
 def test_old_words_and_names_are_found(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from spinup.experiments import folder_delta, ray_cluster, ray_task
 from spinup.experiments.jobs import run_jobs
 from spinup.parts.errors import JobsFailed, UserError
-from spinup.parts.run_folder import read_latest
+from spinup.parts.latest import read_latest
 
 MANY = 30  # epochs, so that no run ends while its node is being taken away
 QUICK = dict(
@@ -179,7 +179,8 @@ def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path, monkeypatch):
     broken = grids.job("broken", lambda **settings: 1 / 0, grids.SMALL, 0, tmp_path)
     with pytest.raises(JobsFailed, match="ZeroDivisionError"):
         run_jobs([pair, broken], ray_address="local")
-    assert read_latest(tmp_path / "vpg" / "vpg_s0") == dict(epoch=2, num_procs=2)
+    latest = read_latest(tmp_path / "vpg" / "vpg_s0")
+    assert latest.items() >= dict(epoch=2, num_procs=2).items()
     assert list(temporary.iterdir()) == []
     temporary.rmdir()
     assert token.exists() is known

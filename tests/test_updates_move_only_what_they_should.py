@@ -17,7 +17,7 @@ from spinup.algos.pytorch.ppo import core as ppo_core
 from spinup.algos.pytorch.ppo import ppo
 from spinup.algos.pytorch.sac import core as sac_core
 from spinup.algos.pytorch.sac import sac
-from spinup.parts import env_memory
+from spinup.parts import hidden_state
 from spinup.parts.buffers import NStepTransitions, Rollout, Transitions
 from spinup.parts.pytorch.bounded_policies import SquashedGaussianMLPActor
 from spinup.parts.pytorch.critics import Ensemble, MLPQFunction
@@ -395,7 +395,7 @@ class Still(gym.Env):
 @pytest.mark.parametrize("update_every", [1, 5, 50])
 def test_one_update_is_owed_per_step_in_whole_blocks(monkeypatch, tmp_path, num_envs, update_every):
     Still.steps, steps_at_update = 0, []
-    tried = 3 * env_memory.STEPS  # the look whether an environment remembers, before all else
+    tried = 3 * hidden_state.STEPS  # the search for hidden state, before all else
     monkeypatch.setattr(
         sac, "update", lambda *_, **__: steps_at_update.append(Still.steps - tried) or {}
     )

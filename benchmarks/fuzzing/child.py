@@ -65,7 +65,7 @@ def end_training_early(report):
 
 def leave_out_what_takes_long():
     """Export nothing, draw one figure in ten, send nothing to wandb, look up the version once."""
-    from spinup.parts import logger, run_setup
+    from spinup.parts import logger, provenance
     from spinup.results import export
 
     open_trackers = logger.open_trackers
@@ -75,7 +75,7 @@ def leave_out_what_takes_long():
     figure = import_module("matplotlib.figure").Figure
     savefig = figure.savefig
     figure.savefig = lambda *args, **kwargs: random.random() < 0.1 and savefig(*args, **kwargs)
-    run_setup.version = functools.cache(run_setup.version)
+    provenance.version = functools.cache(provenance.version)
     export.to_onnx = stop
 
 

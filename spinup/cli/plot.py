@@ -2,7 +2,7 @@
 
 import argparse
 
-from spinup.parts.imports import Elsewhere
+from spinup.parts.imports import OutsideCurrentFolder
 from spinup.parts.progress import PERFORMANCE, STEPS
 from spinup.results.curves import BANDS, ESTIMATORS, make_plots
 from spinup.results.tables import refuse_damage
@@ -33,6 +33,6 @@ def main(argv=None):
     add("--band", default="ci", choices=list(BANDS), help="around it (%(default)s)")
     add("-o", "--output", metavar="FILE", help="write a .png, .svg or .pdf instead of showing it")
     args = parser.parse_args(argv)
-    with Elsewhere():  # Matplotlib would obey a matplotlibrc in the current folder
+    with OutsideCurrentFolder():  # Matplotlib would obey a matplotlibrc in the current folder
         import matplotlib  # noqa: F401
     refuse_damage(make_plots(**vars(args)) or [])

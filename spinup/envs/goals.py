@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-PAPER, INK, GOAL = (250, 248, 243), (52, 64, 88), (214, 84, 60)  # the colours of a image
+PAPER, INK, GOAL = (250, 248, 243), (52, 64, 88), (214, 84, 60)  # the colours of an image
 
 
 class BitFlip(gym.Env):

@@ -7,7 +7,7 @@ from pathlib import Path
 from spinup.parts.backend import Backend, backend_named
 from spinup.parts.errors import UserError, shown
 from spinup.parts.jsonio import read_json
-from spinup.parts.run_setup import algorithm_name
+from spinup.parts.provenance import algorithm_name
 
 
 def importable(algorithm: Callable) -> Callable:

@@ -12,7 +12,7 @@ from typing import Any
 
 from spinup.experiments.processes import cores
 from spinup.parts.errors import UserError
-from spinup.parts.imports import Elsewhere
+from spinup.parts.imports import OutsideCurrentFolder
 
 
 def import_ray() -> Any:
@@ -47,7 +47,7 @@ def connected(address: str) -> Iterator[Any]:
         try:
             if address != "local":
                 _check_port(address)  # Ray itself would try for minutes
-            with Elsewhere():  # Ray's processes have the current folder on their path
+            with OutsideCurrentFolder():  # Ray's processes have the current folder on their path
                 ray.init(address=address, **settings)
         except (OSError, RuntimeError, ValueError) as error:
             reason = str(error).strip().split("\n")[0]

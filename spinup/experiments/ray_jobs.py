@@ -20,8 +20,8 @@ from spinup.experiments.ray_cluster import connected
 from spinup.parts.errors import UserError
 from spinup.parts.imports import STARTED_IN
 from spinup.parts.jsonio import read_json, write_json
+from spinup.parts.latest import read_latest
 from spinup.parts.mpi import THREADS
-from spinup.parts.run_folder import read_latest
 from spinup.parts.run_lock import lock, unlock
 
 MAX_ATTEMPTS = 5  # in a row without a new checkpoint, until a run whose nodes die is given up

@@ -11,11 +11,12 @@ from spinup.experiments.algorithms import algorithm_of, backend_of, default_netw
 from spinup.experiments.train import train
 from spinup.parts.config_entries import keys_with
 from spinup.parts.errors import UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.make_env import trust_env
 from spinup.parts.plain_text import say
-from spinup.parts.run_folder import read_config, read_latest, require_run
+from spinup.parts.run_folder import read_config, require_run
 from spinup.parts.settings import check
-from spinup.parts.trackers import stays_here
+from spinup.parts.trackers import is_offline
 
 
 def resume(
@@ -116,7 +117,7 @@ def saved_logging(logger_kwargs: Any, wandb: bool) -> dict:
     saved = logger_kwargs if isinstance(logger_kwargs, dict) else {}
     logging = {key: saved.get(key) is True for key in flags.LOGGING} | dict(wandb=wandb)
     if saved.get("wandb") is True and not wandb:
-        logging["wandb"] = stays_here()
+        logging["wandb"] = is_offline()
         if not logging["wandb"]:
             print("The run was sent to Weights & Biases, too; add --wandb to continue there.")
     return logging

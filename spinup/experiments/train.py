@@ -13,18 +13,14 @@ from spinup.experiments.algorithms import default_exp_name, defaults_of, is_algo
 from spinup.experiments.checks import check_folder
 from spinup.parts.divergence import explain_diverged, read_divergence
 from spinup.parts.errors import START_OVER, Diverged, Finished, UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.make_env import find_spec, with_env_fn
 from spinup.parts.memory import explain_memory
 from spinup.parts.mpi import FORKED, mpi_fork, mpiexec, num_procs, on_first_process, under_launcher
 from spinup.parts.plain_text import say
-from spinup.parts.run_folder import (
-    JOB_FILE,
-    how_to_resume,
-    read_latest,
-    resume_command,
-    setup_logger_kwargs,
-)
-from spinup.parts.run_setup import algorithm_name, code_of, refuse_other_settings
+from spinup.parts.provenance import algorithm_name, code_of
+from spinup.parts.run_folder import JOB_FILE, how_to_resume, resume_command, setup_logger_kwargs
+from spinup.parts.run_setup import refuse_other_settings
 from spinup.parts.run_status import RunFiles
 from spinup.parts.settings import check
 from spinup.parts.trackers import require

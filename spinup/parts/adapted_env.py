@@ -47,7 +47,7 @@ class AdaptedEnv(gym.Env):
         return f"<{type(inner).__name__}{'' if env_id is None else f'<{env_id}>'}>"
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
-        given = {} if seed is None else self._seeding(seed)
+        given = {} if seed is None else self._seeding(self.adapted, seed)
         return obs_and_info(self, self.adapted.reset(**given))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
@@ -101,33 +101,52 @@ def five_values(env: gym.Env, result: Any) -> tuple[Any, Any, bool, bool, dict]:
     return obs, reward, bool(done) and not only_time, only_time, info
 
 
-def _seeding(env) -> Callable[[int], dict]:
-    """How to seed an episode: a function of the seed that gives the arguments for `reset`."""
+def _seeding(env) -> Callable[[Any, int], dict]:
+    """How to seed an episode: a function that seeds `env`, or gives the arguments for `reset`.
+
+    It gets the environment with each call, for a copy of an AdaptedEnv must seed its own.
+    """
     inner = innermost(env)
-    bases = (k for k in type(inner).__mro__ if k.__module__ in BASES and k.__name__ == "Env")
-    base: Any = next(bases, None)
-
-    def by_inner_reset(seed):  # the wrappers do not pass the seed on
-        inner.reset(seed=seed)
-        return {}
-
-    def by_method(seed):
-        env.seed(seed)
-        return {}
-
-    def by_base_class(seed):
-        base.reset(inner, seed=seed)  # sets np_random
-        return {}
-
     if "seed" in _parameters(inner.reset):
-        return (lambda seed: dict(seed=seed)) if _takes(env.reset, "seed") else by_inner_reset
+        return _by_argument if _takes(env.reset, "seed") else _by_inner_reset
     if callable(getattr(env, "seed", None)):
-        return by_method
+        return _by_method
     if _takes(inner.reset, "seed") and _takes(env.reset, "seed"):  # by **kwargs
-        return lambda seed: dict(seed=seed)
+        return _by_argument
+    base = _base_class(inner)
     if base is not None and "seed" in _parameters(base.reset):
-        return by_base_class
-    return lambda seed: {}
+        return _by_base_class
+    return _not_at_all
+
+
+def _by_argument(env, seed) -> dict:
+    return dict(seed=seed)
+
+
+def _by_inner_reset(env, seed) -> dict:  # the wrappers do not pass the seed on
+    innermost(env).reset(seed=seed)
+    return {}
+
+
+def _by_method(env, seed) -> dict:
+    env.seed(seed)
+    return {}
+
+
+def _by_base_class(env, seed) -> dict:
+    inner = innermost(env)
+    _base_class(inner).reset(inner, seed=seed)  # sets np_random
+    return {}
+
+
+def _not_at_all(env, seed) -> dict:
+    return {}
+
+
+def _base_class(inner) -> Any:
+    """The class `Env` of Gymnasium or Gym that an environment inherits from; None without one."""
+    bases = (k for k in type(inner).__mro__ if k.__module__ in BASES and k.__name__ == "Env")
+    return next(bases, None)
 
 
 def _parameters(function) -> Mapping[str, inspect.Parameter]:

@@ -93,6 +93,6 @@ class Rollout(NamedTuple):
 
     obs: Any
     act: Any
-    ret: Any  # the discounted rewards that followed
-    adv: Any  # how much better the action was than the policy's average, normalised
+    ret: Any  # return-to-go, discounted; bootstrapped with the value where the path was cut
+    adv: Any  # advantage (GAE), normalised
     logp: Any  # log probability of act when it was taken

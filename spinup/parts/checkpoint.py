@@ -17,15 +17,10 @@ from spinup.parts.backend import Backend
 from spinup.parts.divergence import DivergenceCheck, clear_divergence, read_divergence
 from spinup.parts.errors import START_OVER, UserError, damaged
 from spinup.parts.jsonio import regular_file, write_whole
+from spinup.parts.latest import read_latest, write_latest
 from spinup.parts.mpi import barrier, mpi_max, mpi_sum, num_procs, on_first_process, proc_id
 from spinup.parts.plain_text import say
-from spinup.parts.run_folder import (
-    _read_latest,
-    auto_resumes,
-    how_to_resume,
-    write_latest,
-)
-from spinup.parts.run_lock import unlock
+from spinup.parts.run_folder import auto_resumes, how_to_resume
 from spinup.parts.seeds import rng_state, set_rng_state
 
 
@@ -75,7 +70,10 @@ class Checkpoint:
             DivergenceCheck(folder) if logger is None else logger.divergence_check
         )
         self.backend = backend or getattr(logger, "backend", None)
-        self.divergence_check.attach(self.parts)
+        # Without the logger: nothing the logger refers to may refer to it, or an error before the
+        # loop would leave it, and with it the lock of the folder, to Python's garbage collector.
+        checked = {name: part for name, part in self.parts.items() if part is not logger}
+        self.divergence_check.attach(checked)
 
     def epochs(self, epochs: int, resume: bool) -> Iterator[int]:
         """Yield the number of each epoch still to do; what a `for` loop over it does, in order:
@@ -87,17 +85,13 @@ class Checkpoint:
         4. Save a checkpoint of every part, after which the epoch can no longer be lost.
         5. If Ctrl-C was pressed during the epoch, save the model and raise `Stopped`, in all
            processes; a second Ctrl-C stops at once and loses the epoch. Else continue with 3.
-        6. At the end, however the loop is left: put the signal handlers back, close every part
-           that has a `close` (environments, logger), and unlock the run folder.
+        6. At the end, however the loop is left: put the signal handlers back and close every part
+           that has a `close`: environments, and the logger, which unlocks the run folder.
         """
-        self._start_logger()
-        epochs = int(epochs)  # 1e3 and NumPy's integers are allowed
-        first = self.restore() if resume or auto_resumes(self.run_folder) else 0
-        if first >= epochs and proc_id() == 0:
-            say(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
-        self._say_diverged_before(first, epochs)
-        previous = self._install_handlers()
+        previous: dict = {}
         try:
+            first = self._first_epoch(epochs := int(epochs), resume)  # 1e3 is allowed
+            previous = self._install_handlers()
             for epoch in range(first, epochs):
                 self.epoch_began, self.divergence_check.epochs_done = time.time(), epoch
                 yield epoch
@@ -113,7 +107,15 @@ class Checkpoint:
             for part in self.parts.values():
                 if hasattr(part, "close"):
                     part.close()
-            unlock(self.run_folder)
+
+    def _first_epoch(self, epochs, resume) -> int:
+        """Restore what is to be resumed; gives the number of the first epoch still to do."""
+        self._start_logger()
+        first = self.restore() if resume or auto_resumes(self.run_folder) else 0
+        if first >= epochs and proc_id() == 0:
+            say(f"{self.run_folder} has its {first} epochs; a larger epochs would extend it.")
+        self._say_diverged_before(first, epochs)
+        return first
 
     def _start_logger(self):
         """Let the logger move an older run aside, and with it that run's checkpoint."""
@@ -190,7 +192,7 @@ class Checkpoint:
     def restore(self) -> int:
         """Load the newest checkpoint into every part; gives how many epochs it has (0: none)."""
         self._start_logger()
-        latest = on_first_process(lambda: _read_latest(self.run_folder))
+        latest = on_first_process(lambda: read_latest(self.run_folder))
         if latest is None:
             return 0
         if latest["num_procs"] != num_procs():

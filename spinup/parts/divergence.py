@@ -19,8 +19,8 @@ from spinup.parts.mpi import abort, num_procs, proc_id
 from spinup.parts.progress import STEPS
 from spinup.parts.run_folder import DIVERGED_FILE, resume_command
 
-MEND_ENVIRONMENT = (
-    "Mend the environment, which must give finite numbers (it may end an episode where its "
+FIX_ENVIRONMENT = (
+    "Fix the environment, which must give finite numbers (it may end an episode where its "
     "simulation breaks), then resume the run."
 )
 UNJUDGED = ("Epoch", "Time", STEPS)
@@ -81,7 +81,7 @@ class DivergenceCheck:
 
     def stop_for_environment(self, what: str, env: Any) -> NoReturn:
         """Stop because of what an environment gave."""
-        self.stop(what + self._purpose(env), MEND_ENVIRONMENT)
+        self.stop(what + self._purpose(env), FIX_ENVIRONMENT)
 
     def stop_for_action(self, what: str, env: Any) -> NoReturn:
         """Stop because of what the policy chose."""
@@ -187,7 +187,7 @@ def explain_diverged(folder: Path | str) -> str:
     return (
         f"{folder} diverged, and is not trained again: equal settings diverge at the same step. "
         f"Change a setting, such as the learning rate, and give it a new --exp_name. Once its "
-        f"environment is mended: {resumed}start over with --overwrite."
+        f"environment is fixed: {resumed}start over with --overwrite."
         f"{said}"
     )
 

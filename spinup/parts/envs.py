@@ -1,29 +1,27 @@
 """`VectorEnv`: n copies of an environment stepped together, each reset when its episode ends."""
 
 import copy
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box
 from numpy.typing import ArrayLike
 
 from spinup.parts.adapted_env import five_values, obs_and_info
 from spinup.parts.divergence import DivergenceCheck, all_finite, first_not_finite, kind_of
 from spinup.parts.errors import UserError
 from spinup.parts.seeds import SeedSequence, derive, generator_state
-from spinup.parts.standardize import clip_to_space, refuse_shared, reward_number, standardize
+from spinup.parts.spaces import clip_to_space
+from spinup.parts.standardize import refuse_shared, reward_number, standardize
 
 LARGEST = float(np.finfo(np.float32).max)  # a reward beyond it would be infinite as float32
-MAX_NUMBERED = 100_000  # combinations of actions that still make sense as one discrete action
 
 
 class Episode(NamedTuple):
     """What is recorded of an episode that has ended."""
 
-    ret: float  # its rewards added up
+    ret: float  # its return, undiscounted: the sum of its rewards
     length: int
     success: float | None = None  # whether the goal was reached, of environments that say so
 
@@ -78,8 +76,8 @@ class VectorEnv:
         # A copy: its random stream is ours alone.
         self.action_space: Any = copy.deepcopy(first.action_space)
         self.max_ep_len = np.inf if max_ep_len is None else max_ep_len
-        self.of_bytes = self.observation_space.dtype == np.uint8  # kept so, a quarter of the size
-        self.obs_dtype = np.dtype(np.uint8 if self.of_bytes else np.float32)
+        self.is_uint8 = self.observation_space.dtype == np.uint8  # kept so, a quarter of the size
+        self.obs_dtype = np.dtype(np.uint8 if self.is_uint8 else np.float32)
         self.obs_shape = self.observation_space.shape
         self.seeds = [np.random.default_rng(derive(seed, 0, i)) for i in range(n)]
         self.action_space.np_random.bit_generator.state = generator_state(derive(seed, 1))
@@ -128,7 +126,7 @@ class VectorEnv:
     def _observation(self, obs):
         """An observation in the shape of its space; NumPy would spread too few numbers silently."""
         obs = np.asarray(obs)
-        if self.of_bytes and obs.dtype != np.uint8:
+        if self.is_uint8 and obs.dtype != np.uint8:
             self._require_bytes(obs)
         if obs.shape == self.obs_shape:
             return obs
@@ -232,8 +230,8 @@ class VectorEnv:
             if not self._replay(i, state["actions"][i], state["obs"][i], state["returns"][i]):
                 print(
                     f"Environment {i} did not come back to where it was when its actions were "
-                    "played again, for it has randomness or memory of its own. It begins a new "
-                    "episode; from here on the run differs from one never stopped."
+                    "played again, for it has hidden state or randomness of its own. It begins a "
+                    "new episode; from here on the run differs from one never stopped."
                 )
                 self._begin_episode(i)
 
@@ -267,51 +265,3 @@ def evaluate(env: VectorEnv, policy: Callable, episodes: int) -> Iterator[Episod
         for episode in env.step(policy(env.obs)).episodes[:episodes]:
             episodes -= 1
             yield episode
-
-
-def require_actions(space: gym.Space, kinds: tuple, algorithm: str, instead: str) -> None:
-    """Refuse an action space that `algorithm` has no policy for, and say what to use instead.
-
-    instead: what to do with actions of the other one of the two kinds that others have
-    """
-    if not isinstance(space, kinds):
-        names = " or ".join({Box: "continuous", Discrete: "discrete"}[kind] for kind in kinds)
-        if not isinstance(space, (Box, Discrete)):
-            instead = _how_to_number(space, "" if Discrete in kinds else " and use ppo or dqn")
-        raise UserError(f"{algorithm} needs {names} actions, but these are {space}. {instead}")
-
-
-def _how_to_number(space, then: str) -> str:
-    """How to make one number of several, for actions that no algorithm takes as they are.
-
-    then: which algorithm to take, where another one than now
-    """
-    values = space.nvec if isinstance(space, MultiDiscrete) else np.full(space.shape or (), 2)
-    several = isinstance(space, (MultiDiscrete, MultiBinary))
-    if not several or math.prod(values.ravel().tolist()) > MAX_NUMBERED:
-        return (
-            "Make one Box or Discrete of them with gymnasium.wrappers.TransformAction(env, "
-            "function, space)."
-        )
-    action = f"np.array(np.unravel_index(a, {values.ravel().tolist()}))"
-    action += f".reshape({space.shape})" if values.ndim > 1 else ""
-    start = np.asarray(getattr(space, "start", 0))
-    action += f" + {start.tolist()}" if start.any() else ""
-    return (
-        f"Number their combinations{then}: gymnasium.wrappers.TransformAction(env, "
-        f"lambda a: {action}, gymnasium.spaces.Discrete({values.prod()}))."
-    )
-
-
-def refuse_images(space: Box, is_image: Callable[[Any], bool], algorithm: str) -> None:
-    """Refuse images where the networks of `algorithm` have no encoder for them.
-
-    is_image: the backend's own test of whether an encoder of its takes such observations
-    """
-    colors = space.dtype == np.uint8 and len(space.shape) == 3  # also those too small to encode
-    if colors or is_image(space):
-        raise UserError(
-            f"{algorithm} has no encoder for images, but observations are images of shape "
-            f"{space.shape}. Use ppo or dqn, pass an actor_critic of your own that takes images, "
-            "or wrap the environment in gymnasium.wrappers.FlattenObservation to do without."
-        )

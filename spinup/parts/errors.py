@@ -64,5 +64,5 @@ def os_sentence(error: OSError) -> str:
     where = where.decode(errors="replace") if isinstance(where, bytes) else where
     return (
         f"{where} cannot be read or written ({reason}). Nothing that was saved before is lost; "
-        "mend the cause and give the same command again."
+        "fix the cause and give the same command again."
     )

@@ -94,8 +94,8 @@ def start_without_current_folder(module: str) -> list[str]:
     return [sys.executable, "-c", _START, root, module]
 
 
-class Elsewhere:
-    """Within this, the current folder is another: code that reads settings there finds none."""
+class OutsideCurrentFolder:
+    """Within this, the current folder is another: code that reads files there finds none."""
 
     def __enter__(self):
         self.before = os.getcwd()

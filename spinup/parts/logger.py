@@ -35,6 +35,7 @@ from spinup.parts.run_folder import (
     remove_all,
     run_files,
 )
+from spinup.parts.run_lock import RunLock
 from spinup.parts.terminal import StepCounter, colorize, format_table
 from spinup.parts.trackers import call_all, log_row, open_trackers, require
 
@@ -94,6 +95,7 @@ class Logger:
         self.left_out: set[str] = set()  # what save_state has said that it does not save
         self.output_file: BinaryIO | None = None
         self.trackers: list = []
+        self.run_lock = RunLock()  # of a training function: `open_logger` takes it
         self.asked_trackers = dict(tensorboard=tensorboard, wandb=wandb)
         if proc_id() == 0:
             self._open_folder(Path(self.output_dir), overwrite and not resume)
@@ -281,12 +283,13 @@ class Logger:
         self.first_row = False
 
     def close(self) -> None:
-        """Close the table, the progress bar and the trackers."""
+        """Close the table, the progress bar and the trackers, then unlock the run folder."""
         self.counter.close()
         if self.output_file is not None:
             self.output_file.close()
         call_all(self.trackers, "close", backend=self.backend)
         self.trackers = []
+        self.run_lock.release()
 
     def state_dict(self) -> dict:
         """What a resumed run must know to continue the same table."""

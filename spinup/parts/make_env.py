@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from spinup.parts.errors import UserError, did_you_mean
-from spinup.parts.imports import Elsewhere, allow_import, left_out
+from spinup.parts.imports import OutsideCurrentFolder, allow_import, left_out
 
 # Packages that register environments when asked: what their ids look like, and our extra for them.
 REGISTERED_ON_DEMAND = (
@@ -38,7 +38,7 @@ EXTRA_OF_ENTRY_POINT = (
     ("ale_py", "atari"),
 )
 # Gymnasium's wrappers that may be put around an environment because a file says so: those without
-# a memory of earlier episodes, and that touch nothing outside.
+# state carried between episodes, and that touch nothing outside.
 REBUILT_WRAPPERS = {
     "AtariPreprocessing", "ClipAction", "ClipReward", "DelayObservation", "DtypeObservation",
     "FilterObservation", "FlattenObservation", "FrameStackObservation", "GrayscaleObservation",
@@ -258,7 +258,8 @@ def _register(package, extra, env_name):
     """Let a package register its environments, without its notices about others than this one."""
     silenced = redirect_stderr(io.StringIO()) if "Adroit" not in env_name else nullcontext()
     try:
-        with silenced, Elsewhere():  # glfw, of MuJoCo, starts a Python that imports from there
+        # glfw, of MuJoCo, starts a Python that imports from the current folder.
+        with silenced, OutsideCurrentFolder():
             module = import_module(package)
     except ImportError:
         raise UserError(

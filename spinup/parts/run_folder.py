@@ -1,11 +1,9 @@
 """The files of a run folder: each is read whole and of the right types, or named in a sentence."""
 
-import json
 import os
 import shlex
 import shutil
 import time
-import zlib
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,8 +12,8 @@ import spinup
 from spinup import user_config
 from spinup.parts.config_entries import ENTRIES
 from spinup.parts.earlier_configs import in_todays_units
-from spinup.parts.errors import START_OVER, UserError, damaged, shown
-from spinup.parts.jsonio import json_bytes, read_json, read_json_and_bytes, regular_file, write_json
+from spinup.parts.errors import UserError, shown
+from spinup.parts.jsonio import read_json, regular_file
 
 JOB_FILE = "job.json"  # what a grid writes about a run: its settings, and how it ended
 OUTPUT_FILE = "output.txt"  # what a run that a grid started prints
@@ -228,36 +226,6 @@ def remove_all(paths: Iterable[Path]) -> None:
     """Delete files, links and whole folders."""
     for path in paths:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
-def write_latest(run_folder: Path | str, epoch: int, checksums: list[int]) -> None:
-    """Note which checkpoint is the newest, and the checksum of the file of each process."""
-    content = dict(epoch=epoch, num_procs=len(checksums), checksums=checksums)
-    content["checksum"] = zlib.crc32(json.dumps(content).encode())  # of this note itself
-    write_json(Path(run_folder) / "checkpoint" / "latest", content)
-
-
-def read_latest(run_folder: Path | str) -> dict | None:
-    """Which epoch the newest whole checkpoint is of, and how many processes wrote it."""
-    latest = _read_latest(run_folder)
-    return latest and {key: latest[key] for key in ("epoch", "num_procs")}
-
-
-def _read_latest(run_folder) -> dict | None:
-    """The same with the checksum of each process's file; None if an earlier version wrote it."""
-    path = Path(run_folder) / "checkpoint" / "latest"
-    if not os.path.lexists(path):
-        return None
-    latest, found = read_json_and_bytes(path)
-    if not all(type(latest.get(key)) is int and latest[key] > 0 for key in ("epoch", "num_procs")):
-        raise UserError(f"{path} is damaged. {START_OVER}")
-    if latest.keys() == {"epoch", "num_procs"}:
-        return latest | dict(checksums=None)
-    content = {key: latest.get(key) for key in ("epoch", "num_procs", "checksums")}
-    noted = content | dict(checksum=zlib.crc32(json.dumps(content).encode()))
-    if found != json_bytes(noted):  # every byte counts, also one that JSON ignores
-        raise damaged(path)
-    return content
 
 
 _auto_resumed: set[Path] = set()  # folders in which this process resumes even without resume=True

@@ -7,6 +7,7 @@ without being taken: two `spinup ls` at the same time would each report the othe
 
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ except ImportError:  # Windows has no such locks
 LOCK_FILE = ".lock"
 TIMEOUT = 5  # seconds; a process that was killed a moment ago may still be ending
 _locks: dict[Path, TextIO] = {}  # open lock files, by the run folder that this process has locked
+_releases: dict[Path, weakref.finalize] = {}  # what frees a lock that belongs to a RunLock
 
 
 def lock(run_folder: Path | str) -> None:
@@ -56,8 +58,35 @@ def lock(run_folder: Path | str) -> None:
 
 def unlock(run_folder: Path | str) -> None:
     """Let other processes train in this folder again; does nothing if it is not locked."""
-    if file := _locks.pop(real_path(run_folder), None):
+    folder = real_path(run_folder)
+    if release := _releases.pop(folder, None):
+        release.detach()
+    if file := _locks.pop(folder, None):
         file.close()
+
+
+class RunLock:
+    """The lock of a run folder as a part of the run: whoever owns this object owns the lock.
+
+    It is freed by `release`, or when nothing refers to this object any more, as after an error in a
+    training function.
+    """
+
+    def __init__(self) -> None:
+        self._free: weakref.finalize | None = None
+
+    def take(self, run_folder: Path | str) -> None:
+        """Lock a folder; from a RunLock that this process has for it already, it is taken over."""
+        lock(run_folder)
+        folder = real_path(run_folder)
+        if before := _releases.pop(folder, None):
+            before.detach()  # then it frees nothing any more
+        self._free = _releases[folder] = weakref.finalize(self, unlock, folder)
+
+    def release(self) -> None:
+        """Free the lock, if it is this object's."""
+        if self._free is not None:
+            self._free()
 
 
 @contextmanager

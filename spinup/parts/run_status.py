@@ -8,9 +8,10 @@ from pathlib import Path
 
 from spinup.parts.divergence import Divergence, find_divergence
 from spinup.parts.errors import UserError
+from spinup.parts.latest import read_latest
 from spinup.parts.plain_text import printable, without_colors
 from spinup.parts.progress import NO_TABLE, STEPS, Table, performance_column, read_table
-from spinup.parts.run_folder import OUTPUT_FILE, leads_out, read_config, read_job, read_latest
+from spinup.parts.run_folder import OUTPUT_FILE, leads_out, read_config, read_job
 from spinup.parts.run_lock import is_locked
 from spinup.parts.settings import environment_name
 

@@ -22,7 +22,7 @@ class Seeds(NamedTuple):
     env: SeedSequence  # training environments, and the random actions taken in them
     test_env: SeedSequence  # evaluation environments
     buffer: SeedSequence  # which transitions are sampled from a replay buffer
-    common: SeedSequence  # the global streams of Python, of NumPy and of the framework
+    global_rng: SeedSequence  # the global streams of Python, of NumPy and of the framework
 
 
 def run_seeds(seed: int, process: int) -> Seeds:
@@ -44,7 +44,7 @@ def framework_seed(seed: int, process: int) -> int:
     """
     if process == 0:
         return int(seed)
-    (word,) = run_seeds(seed, process).common.generate_state(1)
+    (word,) = run_seeds(seed, process).global_rng.generate_state(1)
     return int(word) | 1 << 31
 
 

@@ -11,9 +11,10 @@ from spinup.parts.errors import UserError, shown
 from spinup.parts.jsonio import convert_json
 from spinup.parts.memory import check_sizes, finite
 
-# Limits of the settings that algorithms share: the least and the greatest value, None for no limit,
-# and words that are allowed besides. A name ending in _lr or _iters has the limits of lr or iters.
-# What only one algorithm has stands in the LIMITS of its own file.
+# Limits of settings by name, which means the same in every algorithm that has it: the least and the
+# greatest value, None for no limit, and words that are allowed besides. A name ending in _lr or
+# _iters has the limits of lr or iters. The LIMITS in an algorithm's file are for choices between
+# words, numbers that may also be a word, and names that mean something else there.
 INTEGERS: dict[str, tuple] = dict(
     seed=(0, 2**31 - 1), epochs=(1, None), steps_per_epoch=(1, None), max_ep_len=(1, None),
     save_freq=(1, None), num_envs=(1, 100_000), num_cpu=(1, None, "auto"), jobs=(1, None),

@@ -6,8 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Discrete
-from numpy.typing import ArrayLike
+from gymnasium.spaces import Box
 
 from spinup.parts.adapted_env import AdaptedEnv, innermost, needs_adapting
 from spinup.parts.errors import UserError
@@ -71,35 +70,6 @@ def refuse_shared(envs: list[gym.Env], others: Sequence[gym.Env] = ()) -> None:
 def _require_env(env):
     if not (callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))):
         raise UserError(f"env_fn must make an environment, but made a {type(env).__name__}.")
-
-
-def clip_to_space(space: Box | Discrete, actions: ArrayLike) -> np.ndarray:
-    """One action per row as an environment takes it: inside the box, or counted from `start`."""
-    if not isinstance(space, Box):
-        actions = np.asarray(actions).reshape(-1)
-        return actions + space.start if space.start else actions
-    if space.dtype.kind == "f":
-        actions = np.asarray(actions, space.dtype)
-        if actions.ndim != len(space.shape) + 1 or actions.shape[1:] != space.shape:
-            actions = actions.reshape(-1, *space.shape)
-        return np.minimum(np.maximum(actions, space.low), space.high)
-    return _integers_within(space, np.asarray(actions).reshape(-1, *space.shape))
-
-
-def _integers_within(space, actions):
-    """The nearest integers inside the box; clipped before they are cast, which would wrap."""
-    low, high = space.low, space.high
-    if np.result_type(actions, space.dtype).kind in "biu":
-        return np.minimum(np.maximum(actions, low), high).astype(space.dtype)
-    if np.isnan(actions).any():
-        raise UserError(
-            f"An action is not a number (NaN), so it is none of {space}. The policy has "
-            "diverged: try a smaller learning rate."
-        )
-    actions = np.rint(actions)
-    inside = np.where((actions > low) & (actions < high), actions, 0).astype(space.dtype)
-    # The bounds as they are: one of 64 bits has no exact float.
-    return np.where(actions <= low, low, np.where(actions >= high, high, inside))
 
 
 def reward_number(env: gym.Env, reward: Any) -> float:

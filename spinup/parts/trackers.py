@@ -142,7 +142,7 @@ def _wandb_mode() -> str:
     return asked or ("online" if known else "offline")
 
 
-def stays_here() -> bool:
+def is_offline() -> bool:
     """Whether Weights & Biases would only write files, and send nothing."""
     try:
         return _wandb_mode() in ("offline", "dryrun", "disabled")

@@ -16,7 +16,8 @@ from spinup.parts.errors import UserError
 from spinup.parts.make_env import env_from_description, trust_env
 from spinup.parts.plain_text import paragraph, say
 from spinup.parts.run_folder import read_config, require_run
-from spinup.parts.standardize import clip_to_space, reward_number, standardize
+from spinup.parts.spaces import clip_to_space
+from spinup.parts.standardize import reward_number, standardize
 from spinup.parts.terminal import format_table
 from spinup.results.agents import is_tf_run, load_network, load_tf_policy, policy_of_network
 from spinup.results.video import (

@@ -10,7 +10,6 @@ from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, Normal
 
-from spinup.parts.envs import require_actions
 from spinup.parts.errors import UserError
 from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.architecture import records_architecture
@@ -19,10 +18,10 @@ from spinup.parts.pytorch.layers import (
     apply_to_arrays,
     as_array,
     image_encoder,
-    is_image,
     observation_mlp,
 )
 from spinup.parts.pytorch.tensors import standard_normal, uniform
+from spinup.parts.spaces import is_image, require_actions
 
 
 class Actor(nn.Module):
@@ -75,8 +74,8 @@ def sample_categorical(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     logits = logits - logits.max(-1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     # The first action at which the summed probabilities pass a uniform random number.
-    draw = uniform((len(log_p), 1))
-    return (np.exp(log_p).cumsum(-1)[:, :-1] < draw).sum(-1), log_p
+    sample = uniform((len(log_p), 1))
+    return (np.exp(log_p).cumsum(-1)[:, :-1] < sample).sum(-1), log_p
 
 
 class MLPGaussianActor(Actor):

@@ -19,7 +19,7 @@ from spinup.parts.pytorch import fast
 from spinup.parts.pytorch.architecture import architecture_of, space_from_json
 from spinup.parts.pytorch.layers import RunningNormalizer
 from spinup.parts.pytorch.models import policy_of
-from spinup.parts.standardize import clip_to_space
+from spinup.parts.spaces import clip_to_space
 
 
 class DeterministicPolicy(nn.Module):

@@ -36,11 +36,11 @@ def as_tensors(device: str) -> Callable:
 
 def standard_normal(shape: Sequence[int]) -> np.ndarray:
     """Numbers from the standard normal distribution, from PyTorch's random stream."""
-    drawn = fast.standard_normal(shape)
-    return torch.randn(shape, **ON_CPU).numpy() if drawn is None else drawn
+    sampled = fast.standard_normal(shape)
+    return torch.randn(shape, **ON_CPU).numpy() if sampled is None else sampled
 
 
 def uniform(shape: Sequence[int]) -> np.ndarray:
     """Numbers sampled uniformly from [0, 1), from PyTorch's random stream."""
-    drawn = fast.uniform(shape)
-    return torch.rand(shape, **ON_CPU).numpy() if drawn is None else drawn
+    sampled = fast.uniform(shape)
+    return torch.rand(shape, **ON_CPU).numpy() if sampled is None else sampled

@@ -5,10 +5,10 @@ import torch
 from gymnasium.spaces import Discrete
 from torch import nn
 
-from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch.architecture import records_architecture
-from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
+from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, mlp, observation_mlp
 from spinup.parts.pytorch.networks import sample_categorical
+from spinup.parts.spaces import refuse_images, require_actions
 
 
 @records_architecture
@@ -17,7 +17,7 @@ class MLPActorCritic(nn.Module):
 
     def __init__(self, observation_space, action_space, hidden_sizes=(64, 64), activation=nn.Tanh):
         super().__init__()
-        refuse_images(observation_space, is_image, "acer")
+        refuse_images(observation_space, "acer")
         require_actions(action_space, (Discrete,), "acer", "For continuous actions use sac or ppo.")
         sizes = [*hidden_sizes, int(action_space.n)]
         self.pi = observation_mlp(observation_space.shape, sizes, activation)

@@ -6,11 +6,11 @@ from gymnasium.spaces import Box
 from torch import nn
 
 from spinup.parts.buffers import combined_shape
-from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.bounded_policies import MLPActor, action_limits
 from spinup.parts.pytorch.critics import MLPQFunction
-from spinup.parts.pytorch.layers import count_vars, is_image, mlp
+from spinup.parts.pytorch.layers import count_vars, mlp
+from spinup.parts.spaces import refuse_images, require_actions
 
 
 @records_architecture
@@ -21,7 +21,7 @@ class MLPActorCritic(nn.Module):
         self, observation_space, action_space, hidden_sizes=(256, 256), activation=nn.ReLU
     ):
         super().__init__()
-        refuse_images(observation_space, is_image, "ddpg")
+        refuse_images(observation_space, "ddpg")
         require_actions(action_space, (Box,), "ddpg", "For discrete actions use dqn or ppo.")
         obs_dim, act_dim = observation_space.shape, int(np.prod(action_space.shape))
         self.pi = MLPActor(

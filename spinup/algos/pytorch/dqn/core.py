@@ -5,7 +5,6 @@ import torch
 from gymnasium.spaces import Discrete
 from torch import nn
 
-from spinup.parts.envs import require_actions
 from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.layers import (
     Flatten,
@@ -15,6 +14,7 @@ from spinup.parts.pytorch.layers import (
     mlp,
     observation_mlp,
 )
+from spinup.parts.spaces import require_actions
 
 
 @records_architecture

@@ -7,12 +7,12 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
-from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.bounded_policies import ActionRange, MLPActor, action_limits
 from spinup.parts.pytorch.critics import Ensemble, MLPQFunction
-from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, is_image, mlp, observation_mlp
+from spinup.parts.pytorch.layers import apply_to_arrays, count_vars, mlp, observation_mlp
 from spinup.parts.pytorch.tensors import standard_normal, uniform
+from spinup.parts.spaces import refuse_images, require_actions
 
 
 @records_architecture
@@ -31,7 +31,7 @@ class MLPActorCritic(nn.Module):
         critics=2,
     ):
         super().__init__()
-        refuse_images(observation_space, is_image, "her")
+        refuse_images(observation_space, "her")
         require_actions(action_space, (Box, Discrete), "her", "Make one number of them first.")
         obs_dim = observation_space.shape
         if isinstance(action_space, Box):

@@ -9,7 +9,6 @@ from torch import nn
 from torch.distributions import Categorical
 
 from spinup.parts.buffers import combined_shape
-from spinup.parts.envs import refuse_images, require_actions
 from spinup.parts.pytorch import critics
 from spinup.parts.pytorch.architecture import records_architecture
 from spinup.parts.pytorch.bounded_policies import (
@@ -19,8 +18,9 @@ from spinup.parts.pytorch.bounded_policies import (
     action_limits,
 )
 from spinup.parts.pytorch.critics import MLPDiscreteQFunction, MLPQFunction, q_parameters
-from spinup.parts.pytorch.layers import count_vars, is_image, mlp
+from spinup.parts.pytorch.layers import count_vars, mlp
 from spinup.parts.pytorch.networks import MLPCategoricalActor
+from spinup.parts.spaces import refuse_images, require_actions
 
 # A learned temperature aims at this fraction of the largest entropy of a discrete policy.
 ENTROPY_FRACTION = 0.5
@@ -34,7 +34,7 @@ class MLPActorCritic(nn.Module):
         self, observation_space, action_space, hidden_sizes=(256, 256), activation=nn.ReLU
     ):
         super().__init__()
-        refuse_images(observation_space, is_image, "sac")
+        refuse_images(observation_space, "sac")
         require_actions(action_space, (Box, Discrete), "sac", "Make one number of them first.")
         self.obs_shape = obs_dim = observation_space.shape
         if isinstance(action_space, Box):

@@ -5,13 +5,13 @@ import torch
 from torch import distributions, nn
 
 from spinup.parts.buffers import combined_shape, discount_cumsum
-from spinup.parts.envs import refuse_images
 from spinup.parts.errors import UserError
 from spinup.parts.mpi import mpi_avg
 from spinup.parts.pytorch import networks
 from spinup.parts.pytorch.architecture import records_architecture
-from spinup.parts.pytorch.layers import count_vars, is_image, mlp, update_normalizers
+from spinup.parts.pytorch.layers import count_vars, mlp, update_normalizers
 from spinup.parts.pytorch.networks import Actor, MLPCategoricalActor, MLPCritic, MLPGaussianActor
+from spinup.parts.spaces import refuse_images
 
 
 @records_architecture
@@ -26,7 +26,7 @@ class MLPActorCritic(networks.MLPActorCritic):
         activation=nn.Tanh,
         normalize=False,
     ):
-        refuse_images(observation_space, is_image, "trpo")
+        refuse_images(observation_space, "trpo")
         super().__init__(observation_space, action_space, hidden_sizes, activation, normalize)
 
 

@@ -94,7 +94,7 @@ class Capture:
             if (what := self.dependencies.changed()) is not None:
                 raise NotCapturable(f"it changes {what}")
             if (stream := snapshot.moved_streams()) is not None:
-                raise NotCapturable(f"it draws random numbers from {stream}, not from PyTorch")
+                raise NotCapturable(f"it samples random numbers from {stream}, not from PyTorch")
             known = set(map(private.storage_id, snapshot.tensors))
             known |= trace.made | storages_in(self.inputs) | trace.literals - trace.written
             if not {s for call in trace.calls for s in storages_in(call[1:])} <= known:
@@ -153,7 +153,8 @@ class Capture:
 
     def _build_steps(self, trace, placed, constants):
         threads = torch.get_num_threads()
-        self.draws = any(torch.Tag.nondeterministic_seeded in call[0].tags for call in trace.calls)
+        random = torch.Tag.nondeterministic_seeded
+        self.samples = any(random in call[0].tags for call in trace.calls)
         self.steps, self.checks = [], []
         for call in trace.calls:
             if computes_nothing(call) or storages_in(call[-1]) & constants:

@@ -3,8 +3,8 @@
 Small products are hard to share between threads, so a policy and a value function that are fitted
 side by side are done sooner than if both took turns in using two threads. The numbers must not
 depend on it. So the parts run one after the other first, with one thread each as later. Two threads
-are used from then on if both did nothing but replay captures, none of these draws random numbers,
-and none reads or changes a parameter or buffer that the other changes.
+are used from then on if both did nothing but replay captures, none of these samples random
+numbers, and none reads or changes a parameter or buffer that the other changes.
 """
 
 import threading
@@ -62,8 +62,8 @@ def note_call(capture):
     notes = _local.notes
     if notes is None:
         return
-    if capture is None or capture.draws:
-        notes.why = "it draws random numbers" if capture else "it runs eagerly"
+    if capture is None or capture.samples:
+        notes.why = "it samples random numbers" if capture else "it runs eagerly"
     else:
         notes.reads |= capture.reads
         notes.writes |= capture.writes

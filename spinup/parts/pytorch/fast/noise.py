@@ -23,15 +23,15 @@ _kept = _Kept()
 
 def standard_normal(shape) -> np.ndarray | None:
     """Numbers as `torch.randn` gives them; None if this is switched off."""
-    return _draw(_kept.normal, torch.Tensor.normal_, shape) if switch.enabled() else None
+    return _sample(_kept.normal, torch.Tensor.normal_, shape) if switch.enabled() else None
 
 
 def uniform(shape) -> np.ndarray | None:
     """Numbers as `torch.rand` gives them; None if this is switched off."""
-    return _draw(_kept.uniform, torch.Tensor.uniform_, shape) if switch.enabled() else None
+    return _sample(_kept.uniform, torch.Tensor.uniform_, shape) if switch.enabled() else None
 
 
-def _draw(kept, draw, shape):
+def _sample(kept, fill, shape):
     shape = shape if isinstance(shape, tuple) else tuple(shape)
     if shape not in kept:
         if len(kept) >= MAX_SHAPES:
@@ -40,5 +40,5 @@ def _draw(kept, draw, shape):
             tensor = torch.empty(shape, dtype=torch.float32, device="cpu")
         kept[shape] = tensor, tensor.numpy()
     tensor, array = kept[shape]
-    draw(tensor)
+    fill(tensor)
     return array.copy()

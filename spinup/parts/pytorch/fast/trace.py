@@ -130,7 +130,7 @@ def _refuse(operation, args, kwargs):
     if torch.Tag.inplace_view in operation.tags:
         raise NotCapturable(f"{operation} changes the shape of a tensor in place")
     if kwargs.get("generator") is not None or any(isinstance(a, torch.Generator) for a in args):
-        raise NotCapturable("it draws from a random generator of its own")
+        raise NotCapturable("it samples from a random generator of its own")
     if operation is aten.index.Tensor:  # integer indices are fine, boolean masks are not
         by_truth = any(t.dtype in (torch.bool, torch.uint8) for t in tensors_in(args[1]))
     else:

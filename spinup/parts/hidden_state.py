@@ -1,7 +1,8 @@
-"""Environments that remember: does an episode follow from its seed and its actions alone?
+"""Hidden state of environments: does an episode follow from its seed and its actions alone?
 
-A checkpoint saves an environment by its seed and actions, so whatever else an episode depends on
-is lost when a run is stopped. That is found out before a run begins, and said.
+A checkpoint saves an environment by its seed and actions. State that an environment carries from
+one episode to the next, and randomness that no seed sets, are lost when a run is stopped. They are
+looked for before a run begins, and reported.
 """
 
 import copy
@@ -16,11 +17,13 @@ from spinup.parts.envs import VectorEnv
 from spinup.parts.seeds import preserve_rng
 from spinup.parts.standardize import simulator, standardize
 
-STEPS = 10  # of each episode that is tried; a memory mostly shows at the next reset
+STEPS = 10  # of each episode that is tried; hidden state mostly shows at the next reset
 
 
-def find_memory(env_fn: Callable, env: VectorEnv, backend: Backend | None = None) -> str | None:
-    """The name of what remembers earlier episodes, or has randomness that no seed reaches.
+def find_hidden_state(
+    env_fn: Callable, env: VectorEnv, backend: Backend | None = None
+) -> str | None:
+    """The name of what carries state between episodes, or has randomness that no seed sets.
 
     Gymnasium's own wrappers are known. All else is tried with an environment that is made for it
     and thrown away: the same seed and actions must give the same episode twice, with another in
@@ -96,7 +99,7 @@ def _exact(value):
 
 
 def explain(name: str, resumed: bool) -> str:
-    """What the memory called `name` means for a run, and what to use instead."""
+    """What hidden state in the environment or wrapper `name` means for a run; what to do."""
     consequence = (
         "This run cannot be resumed exactly: from here on it differs from one never stopped."
         if resumed
@@ -113,9 +116,9 @@ def explain(name: str, resumed: bool) -> str:
             "gymnasium.wrappers.TransformReward(env, lambda r: 0.1 * r)."
         )
     elif "NormalizeObservation" not in name:
-        mend = "Let reset(seed=…) set all randomness and forget all earlier episodes."
-        instead = f"{mend} {instead}"
+        fix = "Let reset(seed=…) set all randomness and reset all state."
+        instead = f"{fix} {instead}"
     return (
-        f"Memory of earlier episodes, or randomness that reset(seed=…) does not set, is in {name}; "
-        f"a checkpoint cannot save that. {consequence} {instead}"
+        "State carried between episodes, or randomness that reset(seed=…) does not set, is in "
+        f"{name}; a checkpoint cannot save that. {consequence} {instead}"
     )

@@ -1,4 +1,4 @@
-"""An environment whose memory outlives an episode is named when a run starts or is resumed."""
+"""An environment that carries state between episodes is named when a run starts or is resumed."""
 
 import gym as gym_of_old
 import gymnasium as gym
@@ -9,8 +9,8 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 import spinup
 from spinup.parts import run_setup
-from spinup.parts.env_memory import find_memory
 from spinup.parts.envs import VectorEnv
+from spinup.parts.hidden_state import find_hidden_state
 from spinup.parts.make_env import EnvMaker
 
 SMALL = dict(steps_per_epoch=50, train_v_iters=1, ac_kwargs=dict(hidden_sizes=[4]))
@@ -93,7 +93,7 @@ def test_it_is_named_at_the_start_and_at_every_resume(env_fn, name, tmp_path, ca
         assert RESUMED in said
 
 
-def test_a_memory_that_does_not_show_in_the_replay_is_told_all_the_same(tmp_path, capsys):
+def test_hidden_state_that_does_not_show_in_the_replay_is_told_all_the_same(tmp_path, capsys):
     """The epoch ends with an episode, so that there is nothing to play again."""
 
     def env_fn():
@@ -133,13 +133,13 @@ class OldWithSeed(gym_of_old.Env):
     ids=lambda env_fn: getattr(env_fn, "env_name", None),
 )
 def test_ordinary_environments_are_not_named(env_fn):
-    assert find_memory(env_fn, VectorEnv(env_fn)) is None
+    assert find_hidden_state(env_fn, VectorEnv(env_fn)) is None
 
 
 def test_an_ordinary_run_says_nothing(tmp_path, capsys):
     said = train(EnvMaker("CartPole-v1"), tmp_path, capsys)
     said += train(EnvMaker("CartPole-v1"), tmp_path, capsys, 2, resume=True)
-    assert "remembers" not in said
+    assert "State carried between episodes" not in said
     assert RESUMED not in said
 
 
@@ -151,11 +151,11 @@ def table(folder):
 @pytest.mark.parametrize("kind", [Levels, FromGlobal, OldWithSeed])
 @pytest.mark.parametrize("shared", [False, True])
 def test_looking_for_it_changes_nothing(kind, shared, tmp_path, capsys, monkeypatch):
-    """Neither what the environments of the run remember, nor the global random streams."""
+    """Neither the hidden state of the environments of the run, nor the global random streams."""
     for name in ("looked", "not looked"):
         one = kind()
         train((lambda one=one: one) if shared else kind, tmp_path / name, capsys, 2)
-        monkeypatch.setattr(run_setup, "find_memory", lambda *_: None)
+        monkeypatch.setattr(run_setup, "find_hidden_state", lambda *_: None)
     assert table(tmp_path / "looked") == table(tmp_path / "not looked")
 
 
