@@ -204,9 +204,9 @@ def _caption(runs_there, estimator, band, smooth, diverged) -> str:
         caption = f"line: {IN_WORDS.get(estimator, estimator)} of {many} runs"
         caption += f"; band: {BANDS[band]}" if band != "none" else ""
     caption += f"; smoothed over {smooth} points" if smooth > 1 else ""
-    return caption + (
-        "\nX: a run diverged, and the line of its experiment ends" if diverged else ""
-    )
+    if diverged:
+        caption += "\nX: a run diverged, and the line of its experiment ends"
+    return caption
 
 
 def _ylabel(frames, value) -> str:
