@@ -264,14 +264,6 @@ def imports_of(path):
     return [full for full in imported(path).values() if full.startswith("spinup.")]
 
 
-def test_parts_know_no_algorithm():
-    parts = sorted((ROOT / "spinup" / "parts").glob("*.py"))
-    assert len(parts) > 5
-    for path in parts:
-        known = [full for full in imports_of(path) if full.startswith("spinup.algos")]
-        assert known == [], f"{path.name} imports {known}"
-
-
 @every_algorithm
 def test_no_algorithm_imports_another(name):
     own = f"spinup.algos.{name.replace('/', '.')}"
