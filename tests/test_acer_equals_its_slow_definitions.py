@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
-from learners import replace_update
+from small_learner import replace_update
 from torch import nn
 
 from spinup.algos.pytorch.acer import acer, core

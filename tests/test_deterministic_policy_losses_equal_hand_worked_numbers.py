@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from learners import replace_update
+from small_learner import replace_update
 from torch import nn
 
 from spinup.algos.pytorch.ddpg import core as ddpg_core

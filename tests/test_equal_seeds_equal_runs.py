@@ -1,6 +1,6 @@
 """Equal seeds give equal numbers twice; different seeds differ; zero is a seed like any other."""
 
-import kinds
+import algorithm_kinds
 import pytest
 import torch
 
@@ -20,7 +20,9 @@ SETTINGS = dict(
     her=("spinup/BitFlip-v0", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
 )
 SETTINGS |= {
-    name: (kinds.ENVS[name], kinds.small(name)) for name in kinds.ALGORITHMS if name not in SETTINGS
+    name: (algorithm_kinds.ENVS[name], algorithm_kinds.small(name))
+    for name in algorithm_kinds.ALGORITHMS
+    if name not in SETTINGS
 }
 SETTINGS |= {
     "dqn prioritized": ("CartPole-v1", SETTINGS["dqn"][1] | dict(prioritized=True, n_step=3)),

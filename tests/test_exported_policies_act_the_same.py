@@ -5,8 +5,8 @@ import subprocess
 import sys
 from functools import partial
 
+import algorithm_kinds
 import gymnasium as gym
-import kinds
 import numpy as np
 import onnx
 import onnxruntime
@@ -81,8 +81,8 @@ RUNS = {
     "her discrete": ("her", EnvMaker("spinup/BitFlip-v0", dict(n=5)), OFF),
 }  # fmt: skip
 RUNS |= {
-    name: (name, EnvMaker(kinds.ENVS[name]), kinds.small(name, **ONCE))
-    for name in kinds.ALGORITHMS
+    name: (name, EnvMaker(algorithm_kinds.ENVS[name]), algorithm_kinds.small(name, **ONCE))
+    for name in algorithm_kinds.ALGORITHMS
     if name not in {algorithm for algorithm, *_ in RUNS.values()}
 }
 

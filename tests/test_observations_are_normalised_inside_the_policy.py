@@ -7,8 +7,8 @@ import sys
 from copy import deepcopy
 from pathlib import Path
 
+import algorithm_kinds
 import gymnasium as gym
-import kinds
 import numpy as np
 import pytest
 import torch
@@ -31,6 +31,8 @@ from spinup.parts.pytorch.learning import Adam, gradient_step
 from spinup.parts.pytorch.models import build_network, load_model
 from spinup.parts.pytorch.networks import MLPActorCritic
 from spinup.results.playback import load_policy_and_env
+
+TESTS = Path(__file__).parent
 
 SIGHT = Box(-np.inf, np.inf, (4,), np.float32)
 SMALL = dict(steps_per_epoch=200, train_pi_iters=3, train_v_iters=3)
@@ -185,7 +187,7 @@ def test_a_run_has_the_statistics_of_every_observation_it_acted_on(num_envs, tmp
     np.testing.assert_allclose(normalizer.var.sqrt().numpy(), everything.std(0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", kinds.ON_POLICY)
+@pytest.mark.parametrize("algorithm", algorithm_kinds.ON_POLICY)
 def test_every_on_policy_algorithm_learns_the_statistics(algorithm, tmp_path):
     ac = getattr(spinup, f"{algorithm}_pytorch")(
         EnvMaker("CartPole-v1"), steps_per_epoch=100, epochs=2, train_v_iters=2,
@@ -199,7 +201,7 @@ def test_every_on_policy_algorithm_learns_the_statistics(algorithm, tmp_path):
 def test_two_processes_have_the_statistics_of_what_both_acted_on(tmp_path):
     program = f"""
 import numpy as np, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = [{str(TESTS)!r}, {str(TESTS / "helpers")!r}]
 import test_observations_are_normalised_inside_the_policy as here
 from mpi4py import MPI
 ac = here.run({str(tmp_path)!r}, actor_critic=here.Recording, num_envs=2)
@@ -214,7 +216,7 @@ assert states[0] == states[1]
 print("agreed")
 """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    environment["PYTHONPATH"] = str(TESTS.parent)
     command = [mpiexec(), "-n", "2", sys.executable, "-c", program]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr

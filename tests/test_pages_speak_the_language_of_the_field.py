@@ -12,7 +12,7 @@ import tokenize
 from pathlib import Path
 
 import pytest
-from kinds import OFF_POLICY, ON_POLICY
+from algorithm_kinds import OFF_POLICY, ON_POLICY
 
 ROOT = Path(__file__).resolve().parents[1]
 ALGORITHMS = ROOT / "spinup" / "algos" / "pytorch"

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-import killing
+import killed_runs
 import pytest
 
 from spinup.parts.checkpoint import read_tree
@@ -132,10 +132,10 @@ print("agreed")
     assert ended.stdout.count("agreed") == 2
 
 
-@pytest.mark.parametrize("algorithm", killing.SETTINGS)
+@pytest.mark.parametrize("algorithm", killed_runs.SETTINGS)
 def test_weights_are_equal_on_all_ranks_after_every_epoch(algorithm, tmp_path):
     """All that learns is compared whenever a checkpoint is written; environments differ."""
-    words = killing.command(algorithm, tmp_path, num_envs=2)[2:]
+    words = killed_runs.command(algorithm, tmp_path, num_envs=2)[2:]
     program = f"""
 from spinup.parts import checkpoint
 from spinup.run import main
@@ -161,21 +161,21 @@ main({words!r})
 
 
 def test_a_run_started_by_mpiexec_equals_one_that_forks(tmp_path):
-    forked = killing.command("dqn", tmp_path / "forked", cpu=2)
-    assert killing.run(forked)[0] == 0
-    launched = killing.command("dqn", tmp_path / "launched", cpu=1)
+    forked = killed_runs.command("dqn", tmp_path / "forked", cpu=2)
+    assert killed_runs.run(forked)[0] == 0
+    launched = killed_runs.command("dqn", tmp_path / "launched", cpu=1)
     at = launched.index("--cpu")
-    code, output = killing.run([mpiexec(), "-n", "2", *launched[:at], *launched[at + 2 :]])
+    code, output = killed_runs.run([mpiexec(), "-n", "2", *launched[:at], *launched[at + 2 :]])
     assert code == 0, output
-    assert killing.remains(tmp_path / "forked") == killing.remains(tmp_path / "launched")
+    assert killed_runs.remains(tmp_path / "forked") == killed_runs.remains(tmp_path / "launched")
 
 
 def test_gradient_steps_per_environment_step_stay_one(tmp_path):
     """Two processes share the steps of an epoch, but each takes every gradient step."""
     counts = {}
     for cpu in (1, 2):
-        command = killing.command("dqn", tmp_path / str(cpu), num_envs=2, cpu=cpu)
-        assert killing.run(command)[0] == 0
+        command = killed_runs.command("dqn", tmp_path / str(cpu), num_envs=2, cpu=cpu)
+        assert killed_runs.run(command)[0] == 0
         (rank0,) = (tmp_path / str(cpu) / "run/run_s7/checkpoint").glob("*.rank0.npz")
         state = read_tree(rank0)
         counts[cpu] = int(state["q_optimizer"]["counts"][0])
@@ -199,8 +199,8 @@ barrier()
 
 
 def test_a_mistake_of_the_user_is_told_once(tmp_path):
-    command = killing.command("ppo", tmp_path, cpu=2)
-    code, output = killing.run([*command, "--ac_kwargs:width", "3"])
+    command = killed_runs.command("ppo", tmp_path, cpu=2)
+    code, output = killed_runs.run([*command, "--ac_kwargs:width", "3"])
     assert code == 2
     assert output.count("no setting 'width'") == 1
     assert "Traceback" not in output

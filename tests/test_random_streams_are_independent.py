@@ -5,8 +5,8 @@ import itertools
 import gymnasium as gym
 import numpy as np
 import pytest
+from algorithm_kinds import ENVS, OFF_POLICY
 from gymnasium.spaces import Box, Discrete
-from kinds import ENVS, OFF_POLICY
 
 import spinup
 from spinup.algos.pytorch.acer.acer import replays_due

@@ -7,7 +7,7 @@ import time
 
 import pytest
 import torch
-from learners import Batch, Learner
+from small_learner import Batch, Learner
 from torch import nn
 
 import spinup

@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 
+import algorithm_kinds
 import gymnasium as gym
 import imageio_ffmpeg
-import kinds
 import numpy as np
 import pytest
 import torch
@@ -22,7 +22,7 @@ from spinup.run import main
 
 SMALL = dict(epochs=1, steps_per_epoch=60, ac_kwargs=dict(hidden_sizes=(8, 8)))
 CARTPOLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
-ENVS = kinds.ENVS | {
+ENVS = algorithm_kinds.ENVS | {
     "vpg continuous": PENDULUM,
     "ppo continuous": PENDULUM,
     "sac discrete": CARTPOLE,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from learners import Batch
+from small_learner import Batch
 from torch import nn
 
 from spinup.parts.pytorch import fast

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from learners import Batch
+from small_learner import Batch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
