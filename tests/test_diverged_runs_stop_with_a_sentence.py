@@ -34,9 +34,13 @@ from spinup.run import main
 REPOSITORY = Path(__file__).parents[1]
 SMALL = dict(steps_per_epoch=100, epochs=4, ac_kwargs=dict(hidden_sizes=[8]), save_freq=1)
 OFF = dict(
-    start_steps=30, update_after=30, update_every=10, batch_size=8, replay_size=500,
+    start_steps=30,
+    update_after=30,
+    update_every=10,
+    batch_size=8,
+    replay_size=500,
     num_test_episodes=1,
-)  # fmt: skip
+)
 ON = dict(train_v_iters=2)
 SIZES = OFF | ON | dict(train_pi_iters=2, replay_start=20, n_steps=7)
 ALGORITHMS = {
@@ -73,8 +77,10 @@ def spinup_command(*words, **variables):
     return subprocess.run(
         [sys.executable, "-m", "spinup.run", *map(str, words)],
         env=os.environ | dict(PYTHONPATH=paths, OMP_NUM_THREADS="1") | variables,
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 # ---------------------------------------------------------------- what an environment gives
@@ -347,8 +353,13 @@ def test_the_command_line_says_it_with_exit_code_1(tmp_path, capsys):
     main(["ls", str(tmp_path)])
     listed = capsys.readouterr().out
     assert listed.splitlines()[1].split()[:6] == [
-        "diverged", "ppo_pytorch", "diverging_env:Diverging-v0", "0", "2/4", "-"
-    ]  # fmt: skip
+        "diverged",
+        "ppo_pytorch",
+        "diverging_env:Diverging-v0",
+        "0",
+        "2/4",
+        "-",
+    ]
     assert "The run diverged: the reward of environment 0 is NaN" in listed
     cli_report.main([str(tmp_path)])
     page = (tmp_path / "report.html").read_text()

@@ -33,9 +33,14 @@ SETTINGS |= {
 def run(algorithm, seed, folder, **more):
     env_name, settings = SETTINGS[algorithm]
     network = getattr(spinup, f"{algorithm.split()[0]}_pytorch")(
-        EnvMaker(env_name), epochs=2, seed=seed, ac_kwargs=dict(hidden_sizes=(16, 16)),
-        logger_kwargs=dict(output_dir=folder), **settings, **more,
-    )  # fmt: skip
+        EnvMaker(env_name),
+        epochs=2,
+        seed=seed,
+        ac_kwargs=dict(hidden_sizes=(16, 16)),
+        logger_kwargs=dict(output_dir=folder),
+        **settings,
+        **more,
+    )
     rows = [line.split("\t") for line in (folder / "progress.txt").read_text().splitlines()]
     time = rows[0].index("Time")
     weights = torch.cat([p.detach().reshape(-1) for p in network.parameters()])

@@ -207,9 +207,7 @@ def test_networks_of_the_user_s_own(tmp_path, monkeypatch, capsys):
 
     where, out = dict(output_dir=str(tmp_path / "run")), tmp_path / "policy.onnx"
     settings = dict(ONCE, ac_kwargs=None)
-    spinup.ppo_pytorch(
-        EnvMaker("CartPole-v1"), nets_of_mine.Net, logger_kwargs=where, **settings
-    )  # fmt: skip
+    spinup.ppo_pytorch(EnvMaker("CartPole-v1"), nets_of_mine.Net, logger_kwargs=where, **settings)
     words = ["export", str(tmp_path / "run"), "-o", str(out)]
     assert "a class of your own" in fails(words, capsys)
     assert "act that is not the best" in fails(

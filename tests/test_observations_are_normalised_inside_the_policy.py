@@ -190,9 +190,13 @@ def test_a_run_has_the_statistics_of_every_observation_it_acted_on(num_envs, tmp
 @pytest.mark.parametrize("algorithm", algorithm_kinds.ON_POLICY)
 def test_every_on_policy_algorithm_learns_the_statistics(algorithm, tmp_path):
     ac = getattr(spinup, f"{algorithm}_pytorch")(
-        EnvMaker("CartPole-v1"), steps_per_epoch=100, epochs=2, train_v_iters=2,
-        ac_kwargs=dict(normalize=True), logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        EnvMaker("CartPole-v1"),
+        steps_per_epoch=100,
+        epochs=2,
+        train_v_iters=2,
+        ac_kwargs=dict(normalize=True),
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert ac.v.v_net[0].count.item() == 200
     loaded = load_model(tmp_path / "pyt_save" / "model.pt")
     assert loaded.v.v_net[0].count.item() == 200
@@ -240,8 +244,10 @@ def test_a_loaded_policy_acts_as_the_trained_one(env_name, tmp_path, seed):
         batch = torch.as_tensor(obs)[None]
         expected = trained.act(batch, deterministic=True)[0]
         space = gym.make(env_name).action_space
-        assert np.array_equal(get_action(obs), np.clip(expected, space.low, space.high)
-                              if isinstance(space, Box) else expected)  # fmt: skip
+        assert np.array_equal(
+            get_action(obs),
+            np.clip(expected, space.low, space.high) if isinstance(space, Box) else expected,
+        )
         assert loaded.v.value(batch) == trained.v.value(batch)
 
 
@@ -268,9 +274,18 @@ def badly_scaled():
 
 def learned(folder, normalize, seed=0):
     settings = dict(
-        pi_lr=1e-3, vf_lr=3e-3, lam=0.95, target_kl=0.02, train_pi_iters=10, train_v_iters=10,
-        minibatch_size=250, num_envs=8, steps_per_epoch=2000, epochs=9, seed=seed,
-    )  # fmt: skip
+        pi_lr=1e-3,
+        vf_lr=3e-3,
+        lam=0.95,
+        target_kl=0.02,
+        train_pi_iters=10,
+        train_v_iters=10,
+        minibatch_size=250,
+        num_envs=8,
+        steps_per_epoch=2000,
+        epochs=9,
+        seed=seed,
+    )
     where, ac_kwargs = dict(output_dir=str(folder)), dict(normalize=normalize)
     ppo_pytorch(badly_scaled, ac_kwargs=ac_kwargs, logger_kwargs=where, **settings)
     return float(table(folder)[-1]["AverageEpRet"])

@@ -21,9 +21,13 @@ ACTIONS = dict(discrete=Discrete(3), continuous=Box(-1, 1, (2,)))
 every_kind = pytest.mark.parametrize("kind", ACTIONS)
 t = torch.tensor
 SETTINGS = dict(
-    delta=0.01, damping_coeff=0.1, cg_iters=10, backtrack_iters=10, backtrack_coeff=0.8,
+    delta=0.01,
+    damping_coeff=0.1,
+    cg_iters=10,
+    backtrack_iters=10,
+    backtrack_coeff=0.8,
     train_v_iters=3,
-)  # fmt: skip
+)
 
 
 def learner_of(kind, hidden_sizes=(5, 4), seed=0):
@@ -301,9 +305,14 @@ def search(learner, rollout, step, algo="trpo", **more):
     settings = dict(delta=0.01, backtrack_iters=10, backtrack_coeff=0.8) | more
     said = []
     stats = trpo.line_search(
-        learner.ac, rollout, old_policy(learner.ac, rollout), step, **settings, algo=algo,
+        learner.ac,
+        rollout,
+        old_policy(learner.ac, rollout),
+        step,
+        **settings,
+        algo=algo,
         log=said.append,
-    )  # fmt: skip
+    )
     return stats, said
 
 
@@ -530,9 +539,15 @@ def test_networks_of_a_users_own_train(env_name, algo, tmp_path):
         return made[0]
 
     ac = trpo.trpo(
-        lambda: gym.make(env_name), remember, steps_per_epoch=300, epochs=2, train_v_iters=2,
-        num_envs=2, algo=algo, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: gym.make(env_name),
+        remember,
+        steps_per_epoch=300,
+        epochs=2,
+        train_v_iters=2,
+        num_envs=2,
+        algo=algo,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     net, before = made
     assert ac is net
     assert not torch.equal(flat(ac.pi), before)
