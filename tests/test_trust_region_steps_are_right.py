@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
-from test_processes_train_as_one import under_mpiexec
+from mpi_programs import COUNT_EXCHANGES, under_mpiexec
 from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 from torch.func import functional_call
@@ -581,7 +581,6 @@ import torch, numpy as np
 from gymnasium.spaces import Box, Discrete
 from spinup.algos.pytorch.trpo import core, trpo
 from spinup.parts.buffers import Rollout
-from spinup.parts import mpi
 from spinup.parts.mpi import broadcast, num_procs, proc_id
 from spinup.utils.mpi_pytorch import sync_params
 assert num_procs() == 2
@@ -615,14 +614,6 @@ def train(half, action_space, more):
         counts.append((stats["BacktrackIters"], round(stats["KL"], 6)))
     return flat(ac), counts, said
 
-calls = []
-world = mpi._world()
-class Counting:
-    def __getattr__(self, name):
-        if name == "Allreduce": calls.append(name)
-        return getattr(world, name)
-mpi._world = lambda: Counting()
-
 for space in (Discrete(3), Box(-1, 1, (2,))):
     for more in (dict(), dict(algo="npg"), dict(damping_coeff=0.0, backtrack_coeff=0.5),
                  dict(backtrack_iters=10, backtrack_coeff=1.0, damping_coeff=0.0, delta=4.0)):
@@ -641,7 +632,8 @@ print("agreed")
 
 def test_two_processes_step_as_one_with_the_whole_batch():
     """To rounding; and they make the same exchanges, one for each vector."""
-    ended = under_mpiexec(TWO.replace("**SETTINGS", f"**{SETTINGS | dict(cg_iters=4)}"))
+    program = TWO.replace("**SETTINGS", f"**{SETTINGS | dict(cg_iters=4)}")
+    ended = under_mpiexec(COUNT_EXCHANGES + program)
     assert ended.returncode == 0, ended.stderr + ended.stdout
     assert ended.stdout.count("agreed") == 2
     tries = {int(x) for line in ended.stdout.splitlines() for x in line.split()[1:] if x.isdigit()}
