@@ -53,7 +53,7 @@ def line_of(found: dict) -> str:
 
 
 def figure_line(figure: dict) -> str:
-    """One figure of house.py, as printed."""
+    """One figure of own_costs.py, as printed."""
     if "profiles" in figure:
         return f"{figure['what']}:\n{profile_table(figure)}"
     if "values" in figure:
@@ -287,15 +287,15 @@ CleanRL is not in the table: it is a collection of scripts and no package to ins
 """
     if lines := missed(results):
         text += "\n## Goals that were missed\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
-    path.write_text(text + _house_tables(results["house"]))
+    path.write_text(text + _own_cost_tables(results["own_costs"]))
 
 
-def _house_tables(house: list) -> str:
+def _own_cost_tables(own_costs: list) -> str:
     """What is measured of spinup alone."""
-    figures = [f for f in house if "value" in f]
-    tables = [f for f in house if "values" in f]
+    figures = [f for f in own_costs if "value" in f]
+    tables = [f for f in own_costs if "values" in f]
     text = ""
-    for f in house:
+    for f in own_costs:
         if "profiles" in f:
             text += PROFILE + profile_table(f) + "\n"
     if figures:

@@ -8,7 +8,7 @@ so that none inherits another's memory or threads. What counts is the best of th
 of machine is noisy, and noise only slows. Compare only what was measured in one run.
 
 cases.py says what is trained, peers.py how each library does it, limits.py what the limit is,
-house.py measures what concerns us alone, report.py writes it all down.
+own_costs.py measures what concerns us alone, report.py writes it all down.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import house
+import own_costs
 import report
 from cases import CASES
 from peers import LIBRARIES
@@ -57,7 +57,7 @@ def measure(python, library, case, seconds) -> dict:
     """One turn of a library on a case."""
     script = str(Path(__file__).with_name("peers.py"))
     words = [python, script, library, json.dumps(asdict(case)), str(seconds)]
-    environment = house.environment() if library == "ours" else dict(os.environ)
+    environment = own_costs.environment() if library == "ours" else dict(os.environ)
     environment["TQDM_DISABLE"] = "1"  # nobody looks at bars here, and some draw one per update
     try:
         done = subprocess.run(
@@ -117,7 +117,7 @@ def empty_results(args, notes) -> dict:
         threads={},
         notes=notes,
         cases=[],
-        house=[],
+        own_costs=[],
     )
 
 
@@ -149,9 +149,9 @@ def run(args, cases) -> dict:
         results["cases"].append(dict(name=case.name, case=asdict(case), turns=found))
         print(report.line_of(results["cases"][-1]), flush=True)
         keep()
-    if args.house:
-        for figure in house.figures(speed_of_ours, args.turns, args.seconds, args.quick):
-            results["house"].append(figure)
+    if args.own_costs:
+        for figure in own_costs.figures(speed_of_ours, args.turns, args.seconds, args.quick):
+            results["own_costs"].append(figure)
             print(report.figure_line(figure), flush=True)
             keep()
     return results
@@ -167,8 +167,10 @@ def main():
     )
     parser.add_argument("--turns", type=int, help="how often each library trains a case")
     parser.add_argument("--seconds", type=float, help="how long the clock runs in a turn")
-    parser.add_argument("--no-house", dest="house", action="store_false", help="cases alone")
-    parser.add_argument("--no-cases", action="store_true", help="the figures of house.py alone")
+    parser.add_argument(
+        "--no-own-costs", dest="own_costs", action="store_false", help="cases alone"
+    )
+    parser.add_argument("--no-cases", action="store_true", help="the figures of own_costs.py alone")
     parser.add_argument("--peers", type=Path, default=PEERS, help="a Python that has the others")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "out" / "speed.json")
     parser.add_argument("--results", action="store_true", help="write RESULTS.md and speed.svg")
@@ -181,7 +183,7 @@ def main():
     else:
         cases = [case for case in CASES if case.quick >= args.quick]
         cases = [c for c in cases if not args.only or any(text in c.name for text in args.only)]
-        args.house = args.house and not args.only
+        args.own_costs = args.own_costs and not args.only
         results = run(args, [] if args.no_cases else cases)
     folder = ROOT / "benchmarks" if args.results else args.output.parent
     if results["cases"]:

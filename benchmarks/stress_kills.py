@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-import killing
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+import killed_runs
 
 
 def main():
@@ -26,20 +26,20 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rng = random.Random(args.seed)
-    configurations = list(itertools.product(killing.SETTINGS, (1, 4), (1, 2)))
+    configurations = list(itertools.product(killed_runs.SETTINGS, (1, 4), (1, 2)))
     each = -(-args.kills // len(configurations))
     killed, wrong = 0, []
     for algorithm, num_envs, cpu in configurations:
         with tempfile.TemporaryDirectory() as folder:
             whole, broken = Path(folder) / "whole", Path(folder) / "broken"
             began = time.time()
-            killing.run_until_done(killing.command(algorithm, whole, num_envs, cpu), [])
+            killed_runs.run_until_done(killed_runs.command(algorithm, whole, num_envs, cpu), [])
             kills = 0
             while kills < each:  # an instant may lie past the end: then once more from the start
-                left = [killing.random_instant(rng) for _ in range(each - kills)]
-                again = [*killing.command(algorithm, broken, num_envs, cpu)]
-                kills += killing.run_until_done(again, left)
-                a, b = killing.remains(whole), killing.remains(broken)
+                left = [killed_runs.random_instant(rng) for _ in range(each - kills)]
+                again = [*killed_runs.command(algorithm, broken, num_envs, cpu)]
+                kills += killed_runs.run_until_done(again, left)
+                a, b = killed_runs.remains(whole), killed_runs.remains(broken)
                 differing = [key for key in a.keys() | b.keys() if a.get(key) != b.get(key)]
                 if differing:
                     wrong.append((algorithm, num_envs, cpu, differing))

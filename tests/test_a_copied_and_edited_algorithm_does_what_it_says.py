@@ -24,9 +24,15 @@ from spinup.parts.make_env import EnvMaker
 from spinup.parts.run_folder import how_to_resume
 
 SETTINGS = dict(
-    steps_per_epoch=60, start_steps=20, update_after=20, update_every=10, batch_size=16,
-    num_test_episodes=1, max_ep_len=30, ac_kwargs=dict(hidden_sizes=(8, 8)),
-)  # fmt: skip
+    steps_per_epoch=60,
+    start_steps=20,
+    update_after=20,
+    update_every=10,
+    batch_size=16,
+    num_test_episodes=1,
+    max_ep_len=30,
+    ac_kwargs=dict(hidden_sizes=(8, 8)),
+)
 COUNTS = "    alpha_optimizer: Adam | None  # only where alpha is learned\n"
 BEGINS = "    ac, target, alpha = learner.ac, learner.target, learner.temperature()\n"
 ANNEALS = """    learner.updates += 1

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from forked import spinup
+from forked_command import spinup
 
 TRAIN = [
     "dqn",

@@ -3,7 +3,7 @@
 import resource
 
 import pytest
-from forked import spinup
+from forked_command import spinup
 
 QUICK = "--epochs 1 --steps_per_epoch 32 --exp_name run"
 CARTPOLE, PENDULUM = f"--env CartPole-v1 {QUICK}", f"--env Pendulum-v1 {QUICK}"

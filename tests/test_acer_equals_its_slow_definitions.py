@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
-from learners import replace_update
+from small_learner import replace_update
 from torch import nn
 
 from spinup.algos.pytorch.acer import acer, core
@@ -35,9 +35,14 @@ def segments(count=5, seed=0):
     logits = rng.normal(size=(n, ACTIONS))
     logp = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     columns = (
-        rng.normal(size=(n, OBS)), rng.integers(ACTIONS, size=n), rng.normal(size=n),
-        rng.normal(size=(n, OBS)), terminated, truncated, logp,
-    )  # fmt: skip
+        rng.normal(size=(n, OBS)),
+        rng.integers(ACTIONS, size=n),
+        rng.normal(size=n),
+        rng.normal(size=(n, OBS)),
+        terminated,
+        truncated,
+        logp,
+    )
     return Segments(*map(to_tensor, columns))
 
 
@@ -218,9 +223,15 @@ def gradients(pi, mu, q, a, q_ret, c, average=None, delta=NEVER, ent_coef=0.0):
     batch = Segments(t(0.0), t(a), None, None, None, None, t(np.log(mu)))
     log_average = t(np.log(pi if average is None else average))
     loss, stats = acer.compute_loss_pi(
-        table, lambda o: log_average, batch, t(q), t(float(q_ret)), c=c, delta=delta,
+        table,
+        lambda o: log_average,
+        batch,
+        t(q),
+        t(float(q_ret)),
+        c=c,
+        delta=delta,
         ent_coef=ent_coef,
-    )  # fmt: skip
+    )
     loss.backward()
     return -table.logits.grad[0].numpy(), stats
 
@@ -356,9 +367,15 @@ def test_both_steps_are_those_of_the_losses_before_them():
     ac, average = deepcopy(learner.ac), deepcopy(learner.average)
     loss_q, q, q_ret = acer.compute_loss_q(ac, batch, gamma=GAMMA, n_steps=STEPS)
     loss_pi, _ = acer.compute_loss_pi(
-        ac, average, batch, q, q_ret, c=UPDATE["c"], delta=UPDATE["delta"],
+        ac,
+        average,
+        batch,
+        q,
+        q_ret,
+        c=UPDATE["c"],
+        delta=UPDATE["delta"],
         ent_coef=UPDATE["ent_coef"],
-    )  # fmt: skip
+    )
     acer.update(learner, batch, **UPDATE)
     for part, loss in (("q", loss_q), ("pi", loss_pi)):
         moved, params = getattr(learner.ac, part), list(getattr(ac, part).parameters())
@@ -500,10 +517,17 @@ def test_a_run_remembers_true_successors_and_the_policy_that_played(tmp_path, mo
     monkeypatch.setattr(acer, "SegmentBuffer", Watched)
     replace_update(monkeypatch, acer, watched)
     acer.acer(
-        EnvMaker("CartPole-v1"), steps_per_epoch=300, epochs=2, max_ep_len=15, num_envs=2,
-        n_steps=7, replay_size=2000, replay_start=100, num_test_episodes=0,
+        EnvMaker("CartPole-v1"),
+        steps_per_epoch=300,
+        epochs=2,
+        max_ep_len=15,
+        num_envs=2,
+        n_steps=7,
+        replay_size=2000,
+        replay_start=100,
+        num_test_episodes=0,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     (buffer,) = made
     rows = buffer.ring.storage[: buffer.ring.size]
     assert buffer.ring.total == 2 * (600 // 14)

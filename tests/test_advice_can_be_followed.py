@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from forked import spinup
+from forked_command import spinup
 
 TRAIN = [
     "ppo",

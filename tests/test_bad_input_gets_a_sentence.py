@@ -202,8 +202,10 @@ def test_a_grid_under_mpiexec_says_how_to_do_it():
     words = f"-m spinup.run ppo {QUICK} --seed 1 2".split()
     ended = subprocess.run(
         [mpiexec(), "-n", "2", sys.executable, *words],
-        cwd=Path(__file__).parents[1], capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
     assert ended.returncode == 2
     assert ended.stderr.count("num_cpu instead of mpiexec") == 1
     assert "Traceback" not in ended.stderr

@@ -1,6 +1,6 @@
 """A captured update gives what the same code gives eagerly, whatever it is made of.
 
-Programs are put together at random from the ingredients of ingredients.py: operations, layers,
+Programs are put together at random from the ingredients of program_pieces.py: operations, layers,
 optimizers, Python's side effects, and what a user changes between two calls. Each program runs
 twice over ten batches, as two modules with a learner each: one calls `update`, the other
 `update.eager`, with the same random seeds. After every call all that either of them can see is
@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-import ingredients
 import numpy as np
+import program_pieces
 import pytest
 import torch
 from torch import nn
@@ -202,42 +202,44 @@ def run_both(text, tmp_path):
 
 
 def check(names, step, tmp_path, named_tuple=False):
-    text = ingredients.program(names, step, named_tuple)
+    text = program_pieces.program(names, step, named_tuple)
     report = run_both(text, tmp_path)
-    if ingredients.must_be_captured(names, step) and not named_tuple:
+    if program_pieces.must_be_captured(names, step) and not named_tuple:
         assert report.reason is None and report.captures > 0, report.reason
         assert report.replays >= CALLS - 2
 
 
-@pytest.mark.parametrize("name", ingredients.INGREDIENTS)
+@pytest.mark.parametrize("name", program_pieces.INGREDIENTS)
 def test_every_ingredient_alone(name, tmp_path):
     check([name], "our Adam", tmp_path)
 
 
-@pytest.mark.parametrize("step", ingredients.STEPS)
+@pytest.mark.parametrize("step", program_pieces.STEPS)
 def test_every_kind_of_step(step, tmp_path):
     check(["tanh", "our mlp, relu"], step, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["tanh", "gru", "print", "a float changed outside"])
 def test_a_named_tuple_as_learner(name, tmp_path):
-    named_tuple = not ingredients.assigns([name], "our Adam")
+    named_tuple = not program_pieces.assigns([name], "our Adam")
     check([name], "our Adam", tmp_path, named_tuple)
     assert named_tuple or name == "a float changed outside"
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_random_programs(seed, tmp_path):
-    names, step, named_tuple = ingredients.random_program(seed)
+    names, step, named_tuple = program_pieces.random_program(seed)
     check(names, step, tmp_path, named_tuple)
 
 
 def test_the_programs_are_many_and_different():
-    made = [ingredients.random_program(seed) for seed in range(PROGRAMS)]
+    made = [program_pieces.random_program(seed) for seed in range(PROGRAMS)]
     used = {name for names, *_ in made for name in names} | {step for _, step, _ in made}
-    everything = {*ingredients.INGREDIENTS, *ingredients.STEPS}
+    everything = {*program_pieces.INGREDIENTS, *program_pieces.STEPS}
     assert len(everything) > 200 and len(used) > 0.8 * len(everything)
-    assert sum(ingredients.must_be_captured(names, step) for names, step, _ in made) >= PROGRAMS / 3
+    assert (
+        sum(program_pieces.must_be_captured(names, step) for names, step, _ in made) >= PROGRAMS / 3
+    )
     assert any(named_tuple for *_, named_tuple in made)
 
 
@@ -257,7 +259,7 @@ FROZEN = {
 def test_the_comparison_sees_a_difference(case, tmp_path):
     """Two programs that differ in one place must not pass for equal."""
     name, text, other = FROZEN[case]
-    written = ingredients.program([name])
+    written = program_pieces.program([name])
     body, rest = written.split("def between")
     changed = (
         body.split("def update")[0]

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from learners import Batch, Learner, replace_update
+from small_learner import Batch, Learner, replace_update
 from torch import nn
 
 import spinup

@@ -76,10 +76,12 @@ def test_the_probability_of_improvement_counts_pairs_of_seeds():
 def test_the_interval_is_scipys(name):
     tasks = tasks_of(name)
     expected = scipy.stats.bootstrap(
-        tasks, lambda *x, axis: scipy.stats.trim_mean(np.concatenate(x, axis), 0.25, axis=axis),
-        n_resamples=statistics.RESAMPLES, method="percentile",
+        tasks,
+        lambda *x, axis: scipy.stats.trim_mean(np.concatenate(x, axis), 0.25, axis=axis),
+        n_resamples=statistics.RESAMPLES,
+        method="percentile",
         random_state=np.random.default_rng(statistics.SEED),
-    )  # fmt: skip
+    )
     found = statistics.interval(tasks, statistics.iqm_over_tasks)
     assert found == tuple(expected.confidence_interval)
 
@@ -324,9 +326,14 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 CONFIGS = st.fixed_dictionaries(
-    {}, optional=dict(exp_name=VALUES, seed=VALUES, epochs=VALUES,
-                      environment=VALUES | st.fixed_dictionaries(dict(id=VALUES))),
-).map(lambda config: json.dumps(config).encode())  # fmt: skip
+    {},
+    optional=dict(
+        exp_name=VALUES,
+        seed=VALUES,
+        epochs=VALUES,
+        environment=VALUES | st.fixed_dictionaries(dict(id=VALUES)),
+    ),
+).map(lambda config: json.dumps(config).encode())
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

@@ -4,7 +4,7 @@ import gym as gym_of_old
 import gymnasium as gym
 import numpy as np
 import pytest
-from kinds import ALGORITHMS, ENVS, OFF_POLICY
+from algorithm_kinds import ALGORITHMS, ENVS, OFF_POLICY
 
 import spinup
 from spinup.parts.envs import VectorEnv

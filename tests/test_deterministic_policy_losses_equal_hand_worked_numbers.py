@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from learners import replace_update
+from small_learner import replace_update
 from torch import nn
 
 from spinup.algos.pytorch.ddpg import core as ddpg_core
@@ -24,9 +24,12 @@ from spinup.parts.schedule import Schedule
 
 t = torch.tensor
 BATCH = Transitions(
-    t([[1.0], [2.0], [0.0]]), t([[0.5], [-1.0], [1.0]]), t([1.0, 2.0, 0.0]),
-    t([[3.0], [4.0], [1.0]]), t([0.0, 1.0, 0.0]),
-)  # fmt: skip
+    t([[1.0], [2.0], [0.0]]),
+    t([[0.5], [-1.0], [1.0]]),
+    t([1.0, 2.0, 0.0]),
+    t([[3.0], [4.0], [1.0]]),
+    t([0.0, 1.0, 0.0]),
+)
 UNIT = ActionRange(1.0)
 QUIET = dict(target_noise=0.0, noise_clip=0.5, bounds=UNIT)
 
@@ -172,9 +175,14 @@ def smoothed(act, target_noise, noise_clip):
     target = SimpleNamespace(pi=lambda o: act, q1=q, q2=q)
     ac = SimpleNamespace(q1=lambda o, a: torch.zeros(n), q2=lambda o, a: torch.zeros(n))
     td3.compute_loss_q(
-        ac, target, batch, gamma=1.0, target_noise=target_noise, noise_clip=noise_clip,
+        ac,
+        target,
+        batch,
+        gamma=1.0,
+        target_noise=target_noise,
+        noise_clip=noise_clip,
         bounds=BOUNDS,
-    )  # fmt: skip
+    )
     first, second = asked
     assert torch.equal(first, second)  # both critics judge the same action
     return first.numpy()
@@ -250,10 +258,17 @@ def test_training_acts_with_noise_after_a_random_start_and_tests_without(module,
     Recorder.taken = []
     name = module.__name__.rpartition(".")[2]
     ac = getattr(module, name)(
-        Recorder, steps_per_epoch=300, epochs=1, start_steps=100, update_after=300, max_ep_len=20,
-        num_test_episodes=2, act_noise=0.1, ac_kwargs=dict(hidden_sizes=(8,)),
+        Recorder,
+        steps_per_epoch=300,
+        epochs=1,
+        start_steps=100,
+        update_after=300,
+        max_ep_len=20,
+        num_test_episodes=2,
+        act_noise=0.1,
+        ac_kwargs=dict(hidden_sizes=(8,)),
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     taken = np.array(Recorder.taken[TRIED:])
     assert (taken >= LOW).all() and (taken <= HIGH).all()
     start, noisy, test = np.split(taken, [100, 300])
@@ -411,11 +426,20 @@ def test_the_delay_does_not_restart_with_a_block(
         td3, "update", lambda learner, batch, *, move_policy, **_: moved.append(move_policy) or {}
     )
     td3.td3(
-        lambda: gym.make("Pendulum-v1"), steps_per_epoch=60, epochs=2, start_steps=200,
-        update_after=0, update_every=update_every, policy_delay=policy_delay, batch_size=1,
-        num_test_episodes=0, num_envs=num_envs, replay_size=200,
-        ac_kwargs=dict(hidden_sizes=(2,)), logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: gym.make("Pendulum-v1"),
+        steps_per_epoch=60,
+        epochs=2,
+        start_steps=200,
+        update_after=0,
+        update_every=update_every,
+        policy_delay=policy_delay,
+        batch_size=1,
+        num_test_episodes=0,
+        num_envs=num_envs,
+        replay_size=200,
+        ac_kwargs=dict(hidden_sizes=(2,)),
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert len(moved) == 120 // update_every * update_every
     assert set(np.diff(np.flatnonzero(moved))) == {policy_delay}
     assert moved[0]
@@ -433,11 +457,18 @@ def test_a_run_moves_its_policy_as_often_as_the_delay_says(monkeypatch, tmp_path
 
     replace_update(monkeypatch, td3, watched)
     td3.td3(
-        lambda: gym.make("Pendulum-v1"), steps_per_epoch=15, epochs=1, start_steps=15,
-        update_after=0, update_every=5, batch_size=4, num_test_episodes=0, replay_size=20,
+        lambda: gym.make("Pendulum-v1"),
+        steps_per_epoch=15,
+        epochs=1,
+        start_steps=15,
+        update_after=0,
+        update_every=5,
+        batch_size=4,
+        num_test_episodes=0,
+        replay_size=20,
         ac_kwargs=dict(hidden_sizes=(4,), activation=nn.Tanh),
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     assert moves == [True, False] * 7 + [True]
 
 
@@ -485,10 +516,18 @@ class PlainTwins(Plain):
 def test_networks_of_a_users_own_are_trained(module, tmp_path):
     network = {ddpg: Plain, td3: PlainTwins}[module]
     ac = getattr(module, module.__name__.rpartition(".")[2])(
-        lambda: gym.make("Pendulum-v1"), network, steps_per_epoch=60, epochs=1, start_steps=20,
-        update_after=30, update_every=10, batch_size=8, num_test_episodes=1, max_ep_len=20,
+        lambda: gym.make("Pendulum-v1"),
+        network,
+        steps_per_epoch=60,
+        epochs=1,
+        start_steps=20,
+        update_after=30,
+        update_every=10,
+        batch_size=8,
+        num_test_episodes=1,
+        max_ep_len=20,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     assert changed(network.start, ac.state_dict()) == set(network.start)
 
 

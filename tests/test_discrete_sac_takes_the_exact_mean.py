@@ -247,10 +247,18 @@ def test_actions_are_drawn_by_their_probabilities_or_the_best_is_taken():
 
 def test_a_trained_policy_can_be_loaded(tmp_path):
     ac = sac.sac(
-        EnvMaker("CartPole-v1"), ac_kwargs=dict(hidden_sizes=(8, 8)), steps_per_epoch=60, epochs=1,
-        start_steps=20, update_after=30, batch_size=8, update_every=10, num_test_episodes=1,
-        alpha="auto", logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        EnvMaker("CartPole-v1"),
+        ac_kwargs=dict(hidden_sizes=(8, 8)),
+        steps_per_epoch=60,
+        epochs=1,
+        start_steps=20,
+        update_after=30,
+        batch_size=8,
+        update_every=10,
+        num_test_episodes=1,
+        alpha="auto",
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     _, get_action = load_policy_and_env(tmp_path, deterministic=True)
     for obs in np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32):
         assert get_action(obs) == ac.act(torch.as_tensor(obs), deterministic=True)
@@ -298,10 +306,18 @@ class Own(nn.Module):
 
 def test_a_network_of_a_users_own_trains(tmp_path):
     ac = sac.sac(
-        lambda: gym.make("CartPole-v1"), Own, steps_per_epoch=60, epochs=1, start_steps=20,
-        update_after=30, update_every=10, batch_size=8, num_test_episodes=1, max_ep_len=20,
+        lambda: gym.make("CartPole-v1"),
+        Own,
+        steps_per_epoch=60,
+        epochs=1,
+        start_steps=20,
+        update_after=30,
+        update_every=10,
+        batch_size=8,
+        num_test_episodes=1,
+        max_ep_len=20,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     after = ac.state_dict()
     assert {n for n, old in Own.start.items() if not torch.equal(old, after[n])} == set(Own.start)
 

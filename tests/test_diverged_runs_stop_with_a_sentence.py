@@ -8,9 +8,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import broken
+import algorithm_kinds
+import diverging_env
 import gymnasium as gym
-import kinds
 import numpy as np
 import pytest
 import torch
@@ -35,24 +35,28 @@ from spinup.run import main
 REPOSITORY = Path(__file__).parents[1]
 SMALL = dict(steps_per_epoch=100, epochs=4, ac_kwargs=dict(hidden_sizes=[8]), save_freq=1)
 OFF = dict(
-    start_steps=30, update_after=30, update_every=10, batch_size=8, replay_size=500,
+    start_steps=30,
+    update_after=30,
+    update_every=10,
+    batch_size=8,
+    replay_size=500,
     num_test_episodes=1,
-)  # fmt: skip
+)
 ON = dict(train_v_iters=2)
 SIZES = OFF | ON | dict(train_pi_iters=2, replay_start=20, n_steps=7)
 ALGORITHMS = {
-    name: {key: value for key, value in SIZES.items() if key in kinds.parameters(name)}
-    for name in kinds.ALGORITHMS
-    if name not in kinds.GOALS
+    name: {key: value for key, value in SIZES.items() if key in algorithm_kinds.parameters(name)}
+    for name in algorithm_kinds.ALGORITHMS
+    if name not in algorithm_kinds.GOALS
 }
-DISCRETE_ONLY = [name for name in ALGORITHMS if not kinds.takes(name, Box(-1, 1, (1,)))]
+DISCRETE_ONLY = [name for name in ALGORITHMS if not algorithm_kinds.takes(name, Box(-1, 1, (1,)))]
 
 
 def train(algorithm, folder, env=None, **settings):
     """Train a small run here; `env` has the arguments of a broken environment."""
     env = dict(discrete=algorithm in DISCRETE_ONLY) | (env or {})
     settings = SMALL | ALGORITHMS[algorithm] | settings
-    make = settings.pop("env_fn", partial(broken.Broken, **env))
+    make = settings.pop("env_fn", partial(diverging_env.Diverging, **env))
     where = dict(output_dir=str(folder))
     return getattr(spinup, f"{algorithm}_pytorch")(make, logger_kwargs=where, **settings)
 
@@ -70,12 +74,14 @@ def good_files(folder) -> dict:
 
 
 def spinup_command(*words, **variables):
-    paths = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}"
+    paths = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests' / 'helpers'}"
     return subprocess.run(
         [sys.executable, "-m", "spinup.run", *map(str, words)],
         env=os.environ | dict(PYTHONPATH=paths, OMP_NUM_THREADS="1") | variables,
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 # ---------------------------------------------------------------- what an environment gives
@@ -120,7 +126,8 @@ def test_an_environment_that_breaks_in_evaluation(tmp_path):
     made = []
 
     def env_fn():
-        made.append(broken.Broken(at=30 if made else None))  # the second is for evaluation
+        # The second is for evaluation.
+        made.append(diverging_env.Diverging(at=30 if made else None))
         return made[-1]
 
     with pytest.raises(Diverged, match=r"is NaN in evaluation at step 200 \(epoch 2\)"):
@@ -128,7 +135,7 @@ def test_an_environment_that_breaks_in_evaluation(tmp_path):
 
 
 def test_a_number_too_large_for_single_precision_is_infinite():
-    env = VectorEnv(partial(broken.Broken, at=3, value="1e300"))
+    env = VectorEnv(partial(diverging_env.Diverging, at=3, value="1e300"))
     with (
         pytest.raises(Diverged, match="reward of environment 0 is infinite"),
         np.errstate(over="ignore"),
@@ -139,7 +146,7 @@ def test_a_number_too_large_for_single_precision_is_infinite():
 
 def test_an_environment_that_cannot_even_begin():
     with pytest.raises(Diverged, match="first observation of environment 0 is NaN. Fix the env"):
-        VectorEnv(partial(broken.Broken, at=0, what="reset"), n=2)
+        VectorEnv(partial(diverging_env.Diverging, at=0, what="reset"), n=2)
 
 
 class ImageEnv(gym.Env):
@@ -199,7 +206,7 @@ def spoiled(base):
 def test_an_action_that_is_no_number_never_reaches_the_environment(algorithm, base, tmp_path):
     seen = []
 
-    class Records(broken.Broken):
+    class Records(diverging_env.Diverging):
         def step(self, action):
             seen.append(action)
             return super().step(action)
@@ -298,7 +305,7 @@ def test_what_was_not_measured_stops_nothing(tmp_path):
 def test_a_resumed_run_diverges_again_unless_its_environment_is_mended(tmp_path, capsys):
     """Once fixed, it is the run that it would have been."""
 
-    class Fixable(broken.Broken):
+    class Fixable(diverging_env.Diverging):
         fixed = False
 
         def reset(self, *, seed=None, options=None):
@@ -327,7 +334,7 @@ def test_a_resumed_run_diverges_again_unless_its_environment_is_mended(tmp_path,
 
 
 def test_the_command_line_says_it_with_exit_code_1(tmp_path, capsys):
-    words = ["ppo", "--env", "broken:Broken-v0", "--env_kwargs:at", "250", "--hid", "[8]"]
+    words = ["ppo", "--env", "diverging_env:Diverging-v0", "--env_kwargs:at", "250", "--hid", "[8]"]
     words += ["--steps_per_epoch", "100", "--epochs", "4", "--exp_name", "x"]
     words += ["--data_dir", tmp_path]
     ended = spinup_command(*words)
@@ -347,8 +354,13 @@ def test_the_command_line_says_it_with_exit_code_1(tmp_path, capsys):
     main(["ls", str(tmp_path)])
     listed = capsys.readouterr().out
     assert listed.splitlines()[1].split()[:6] == [
-        "diverged", "ppo_pytorch", "broken:Broken-v0", "0", "2/4", "-"
-    ]  # fmt: skip
+        "diverged",
+        "ppo_pytorch",
+        "diverging_env:Diverging-v0",
+        "0",
+        "2/4",
+        "-",
+    ]
     assert "The run diverged: the reward of environment 0 is NaN" in listed
     cli_report.main([str(tmp_path)])
     page = (tmp_path / "report.html").read_text()
@@ -357,13 +369,13 @@ def test_the_command_line_says_it_with_exit_code_1(tmp_path, capsys):
 
 
 def test_a_grid_says_which_runs_diverged_and_leaves_them_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}")
+    monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests' / 'helpers'}")
 
     def grid():
         for name, env in dict(good={}, late=dict(at=150), never=dict(at=0, what="reset")).items():
             where = dict(output_dir=str(tmp_path / name / f"{name}_s0"), exp_name=name)
             kwargs = SMALL | ON | dict(epochs=2, seed=0, logger_kwargs=where)
-            made = dict(env_fn=partial(broken.Broken, **env))
+            made = dict(env_fn=partial(diverging_env.Diverging, **env))
             yield Job(name, spinup.vpg_pytorch, kwargs | made)
 
     with pytest.raises(JobsFailed) as failed:
@@ -394,8 +406,9 @@ def test_a_grid_says_which_runs_diverged_and_leaves_them_alone(tmp_path, capsys,
     ],
 )  # fmt: skip
 def test_all_processes_stop_also_where_one_alone_diverges(algorithm, settings, what, tmp_path):
-    words = [algorithm, "--env", "broken:Broken-v0", "--hid", "[8]", "--steps_per_epoch", "100"]
-    words += ["--epochs", "4", "--exp_name", "x", "--data_dir", tmp_path, "--cpu", "2", *settings]
+    words = [algorithm, "--env", "diverging_env:Diverging-v0", "--hid", "[8]"]
+    words += ["--steps_per_epoch", "100", "--epochs", "4", "--exp_name", "x"]
+    words += ["--data_dir", tmp_path, "--cpu", "2", *settings]
     ended = spinup_command(*words)
     assert ended.returncode == 1, ended.stderr
     assert len(re.findall(f"spinup: The run diverged: {what}", ended.stderr)) == 1

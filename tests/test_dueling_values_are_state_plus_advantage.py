@@ -60,9 +60,15 @@ def test_both_streams_and_the_features_learn():
     before = deepcopy(learner.ac.state_dict())
     obs, weight = torch.randn(16, 5), torch.full((16,), 1 / 16)
     batch = dqn.NStepTransitions(
-        obs, torch.randint(3, (16,)), torch.randn(16), obs.flip(0), torch.zeros(16),
-        torch.tensor(0.9), weight, None,
-    )  # fmt: skip
+        obs,
+        torch.randint(3, (16,)),
+        torch.randn(16),
+        obs.flip(0),
+        torch.zeros(16),
+        torch.tensor(0.9),
+        weight,
+        None,
+    )
     dqn.update(learner, batch, double_q=True, polyak=0.9, move_target=True)
     after = learner.ac.state_dict()
     still = [name for name, old in before.items() if torch.equal(old, after[name])]
@@ -85,10 +91,16 @@ def test_a_saved_network_is_loaded_with_its_heads(tmp_path):
 
 def test_dqn_trains_with_them(tmp_path):
     ac = dqn.dqn(
-        EnvMaker("CartPole-v1"), ac_kwargs=dict(hidden_sizes=(8, 8), dueling=True), epochs=1,
-        steps_per_epoch=80, start_steps=20, update_after=30, batch_size=8, num_test_episodes=1,
+        EnvMaker("CartPole-v1"),
+        ac_kwargs=dict(hidden_sizes=(8, 8), dueling=True),
+        epochs=1,
+        steps_per_epoch=80,
+        start_steps=20,
+        update_after=30,
+        batch_size=8,
+        num_test_episodes=1,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     _, get_action = load_policy_and_env(tmp_path)
     for obs in np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32):
         assert get_action(obs) == ac.act(torch.as_tensor(obs)[None])[0]

@@ -173,9 +173,14 @@ def test_it_trains_and_its_ends_and_seeds_are_right(kind, tmp_path):
     fresh.load_state_dict(saved)
     assert np.array_equal(fresh.step([0, 1]).obs2, env.step([0, 1]).obs2)
     ppo_pytorch(
-        env_fn, steps_per_epoch=40, epochs=1, train_pi_iters=1, train_v_iters=1,
-        ac_kwargs=dict(hidden_sizes=[4]), logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        env_fn,
+        steps_per_epoch=40,
+        epochs=1,
+        train_pi_iters=1,
+        train_v_iters=1,
+        ac_kwargs=dict(hidden_sizes=[4]),
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert len((tmp_path / "progress.txt").read_text().splitlines()) == 2
     env.close()
 
@@ -212,10 +217,17 @@ def test_continuous_actions_of_a_duck_reach_it_within_their_bounds(tmp_path):
 
     box = SimpleNamespace(low=np.array([-1.0, -3.0]), high=np.array([1.0, 0.5]), shape=(2,))
     sac_pytorch(
-        lambda: Continuous(action=box), steps_per_epoch=60, epochs=1, start_steps=30,
-        update_after=30, update_every=10, batch_size=8, num_test_episodes=1,
-        ac_kwargs=dict(hidden_sizes=[4]), logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: Continuous(action=box),
+        steps_per_epoch=60,
+        epochs=1,
+        start_steps=30,
+        update_after=30,
+        update_every=10,
+        batch_size=8,
+        num_test_episodes=1,
+        ac_kwargs=dict(hidden_sizes=[4]),
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert np.shape(taken[0]) == (2,) and len(taken) >= 60
     assert all((box.low <= action).all() and (action <= box.high).all() for action in taken)
 
@@ -233,9 +245,15 @@ def test_observations_of_a_duck_that_are_no_arrays_are_flattened(tmp_path):
     assert env.obs.tolist() == [[1, 0, 0]]
     assert env.step([0]).obs2.tolist() == [[0, 1, 0]]
     network = dqn_pytorch(
-        Numbered, steps_per_epoch=40, epochs=1, start_steps=10, update_after=20, batch_size=4,
-        num_test_episodes=1, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        Numbered,
+        steps_per_epoch=40,
+        epochs=1,
+        start_steps=10,
+        update_after=20,
+        batch_size=4,
+        num_test_episodes=1,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert all(torch.isfinite(p).all() for p in network.parameters())
 
 

@@ -72,9 +72,10 @@ def same(these, those):
 @pytest.mark.parametrize("how", ["length", "clock", "max_ep_len"])
 def test_the_successor_is_the_true_one_and_obs_is_the_new_start(how):
     env = VectorEnv(
-        lambda: Counter(**({} if how == "max_ep_len" else {how: 3})), n=2,
+        lambda: Counter(**({} if how == "max_ep_len" else {how: 3})),
+        n=2,
         max_ep_len=3 if how == "max_ep_len" else None,
-    )  # fmt: skip
+    )
     for t in (1, 2):
         step = env.step([0, 0])
         assert step.obs2.ravel().tolist() == env.obs.ravel().tolist() == [t, t]
@@ -107,9 +108,13 @@ def test_each_environment_ends_by_itself():
     seen = [env.step([0, 0]) for _ in range(6)]
     assert [step.ended for step in seen] == [[], [0], [1], [0], [], [0, 1]]
     assert [step.episodes for step in seen] == [
-        [], [Episode(1.0, 2)], [Episode(1.5, 3)], [Episode(1.0, 2)], [],
+        [],
+        [Episode(1.0, 2)],
+        [Episode(1.5, 3)],
+        [Episode(1.0, 2)],
+        [],
         [Episode(1.0, 2), Episode(1.5, 3)],
-    ]  # fmt: skip
+    ]
     assert [step.obs2[0, 0] for step in seen] == [1, 2, 101, 102, 201, 202]
     assert env.obs.ravel().tolist() == [300, 200]
 
@@ -141,10 +146,17 @@ def test_off_policy_algorithms_learn_terminations_only_from_the_task(
     space = Discrete(2) if name == "dqn" else Box(-1, 1, (1,))
     limit = {} if how == "max_ep_len" else {how: 3}
     getattr(module, name)(
-        lambda: Counter(**limit, action_space=space), steps_per_epoch=30, epochs=1, update_after=20,
-        batch_size=64, update_every=1, num_test_episodes=0, replay_size=30,
-        max_ep_len=3 if how == "max_ep_len" else 1000, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: Counter(**limit, action_space=space),
+        steps_per_epoch=30,
+        epochs=1,
+        update_after=20,
+        batch_size=64,
+        update_every=1,
+        num_test_episodes=0,
+        replay_size=30,
+        max_ep_len=3 if how == "max_ep_len" else 1000,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert len(batches) == 10
     for obs, _, _, obs2, terminated, *_ in batches:
         assert (obs2 == obs + 1).all()  # never the start of the next episode
@@ -594,9 +606,13 @@ def test_what_an_error_recommends_for_other_actions_can_be_trained(space, named,
     assert "RescaleAction" not in str(error.value)
     wrapped = advice(error)
     getattr(spinup, f"{then}_pytorch")(
-        lambda: wrapped(Checks(action_space=space)), steps_per_epoch=30, epochs=1, max_ep_len=5,
-        ac_kwargs=dict(hidden_sizes=[4]), logger_kwargs=where,
-    )  # fmt: skip
+        lambda: wrapped(Checks(action_space=space)),
+        steps_per_epoch=30,
+        epochs=1,
+        max_ep_len=5,
+        ac_kwargs=dict(hidden_sizes=[4]),
+        logger_kwargs=where,
+    )
 
 
 # --- Environments of the old Gym ---
@@ -670,9 +686,16 @@ def test_dqn_trains_on_an_environment_of_the_old_gym(tmp_path):
             start.extend(p.detach().clone() for p in self.parameters())
 
     ac = dqn_module.dqn(
-        OldWithSeed, Watched, steps_per_epoch=40, epochs=1, start_steps=10, update_after=20,
-        batch_size=8, num_test_episodes=1, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        OldWithSeed,
+        Watched,
+        steps_per_epoch=40,
+        epochs=1,
+        start_steps=10,
+        update_after=20,
+        batch_size=8,
+        num_test_episodes=1,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert any(not torch.equal(a, b) for a, b in zip(start, ac.parameters()))
 
 

@@ -1,6 +1,6 @@
 """Equal seeds give equal numbers twice; different seeds differ; zero is a seed like any other."""
 
-import kinds
+import algorithm_kinds
 import pytest
 import torch
 
@@ -20,7 +20,9 @@ SETTINGS = dict(
     her=("spinup/BitFlip-v0", dict(steps_per_epoch=300, start_steps=100, update_after=100)),
 )
 SETTINGS |= {
-    name: (kinds.ENVS[name], kinds.small(name)) for name in kinds.ALGORITHMS if name not in SETTINGS
+    name: (algorithm_kinds.ENVS[name], algorithm_kinds.small(name))
+    for name in algorithm_kinds.ALGORITHMS
+    if name not in SETTINGS
 }
 SETTINGS |= {
     "dqn prioritized": ("CartPole-v1", SETTINGS["dqn"][1] | dict(prioritized=True, n_step=3)),
@@ -31,9 +33,14 @@ SETTINGS |= {
 def run(algorithm, seed, folder, **more):
     env_name, settings = SETTINGS[algorithm]
     network = getattr(spinup, f"{algorithm.split()[0]}_pytorch")(
-        EnvMaker(env_name), epochs=2, seed=seed, ac_kwargs=dict(hidden_sizes=(16, 16)),
-        logger_kwargs=dict(output_dir=folder), **settings, **more,
-    )  # fmt: skip
+        EnvMaker(env_name),
+        epochs=2,
+        seed=seed,
+        ac_kwargs=dict(hidden_sizes=(16, 16)),
+        logger_kwargs=dict(output_dir=folder),
+        **settings,
+        **more,
+    )
     rows = [line.split("\t") for line in (folder / "progress.txt").read_text().splitlines()]
     time = rows[0].index("Time")
     weights = torch.cat([p.detach().reshape(-1) for p in network.parameters()])

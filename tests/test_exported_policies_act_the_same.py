@@ -5,8 +5,8 @@ import subprocess
 import sys
 from functools import partial
 
+import algorithm_kinds
 import gymnasium as gym
-import kinds
 import numpy as np
 import onnx
 import onnxruntime
@@ -81,8 +81,8 @@ RUNS = {
     "her discrete": ("her", EnvMaker("spinup/BitFlip-v0", dict(n=5)), OFF),
 }  # fmt: skip
 RUNS |= {
-    name: (name, EnvMaker(kinds.ENVS[name]), kinds.small(name, **ONCE))
-    for name in kinds.ALGORITHMS
+    name: (name, EnvMaker(algorithm_kinds.ENVS[name]), algorithm_kinds.small(name, **ONCE))
+    for name in algorithm_kinds.ALGORITHMS
     if name not in {algorithm for algorithm, *_ in RUNS.values()}
 }
 
@@ -207,9 +207,7 @@ def test_networks_of_the_user_s_own(tmp_path, monkeypatch, capsys):
 
     where, out = dict(output_dir=str(tmp_path / "run")), tmp_path / "policy.onnx"
     settings = dict(ONCE, ac_kwargs=None)
-    spinup.ppo_pytorch(
-        EnvMaker("CartPole-v1"), nets_of_mine.Net, logger_kwargs=where, **settings
-    )  # fmt: skip
+    spinup.ppo_pytorch(EnvMaker("CartPole-v1"), nets_of_mine.Net, logger_kwargs=where, **settings)
     words = ["export", str(tmp_path / "run"), "-o", str(out)]
     assert "a class of your own" in fails(words, capsys)
     assert "act that is not the best" in fails(

@@ -92,7 +92,7 @@ wild = st.lists(st.tuples(flag_words, st.lists(word, max_size=3)), max_size=5)
 sensible = st.sampled_from(
     [("gamma", "0.9"), ("seed", "3"), ("epochs", "1e1"), ("target_kl", "none"), ("hid", "[8,8]")]
     + [("act", "torch.nn.ELU"), ("dt", "True"), ("jobs", "2"), ("exp_name", "x"), ("cpu", "auto")]
-)  # fmt: skip
+)
 more = st.lists(numbers | literals | programs | usual, max_size=1)
 tame = st.lists(
     st.builds(lambda pair, more: (f"--{pair[0]}", [pair[1], *more]), sensible, more),

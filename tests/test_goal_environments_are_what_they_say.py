@@ -117,9 +117,13 @@ def test_an_episode_tells_whether_it_succeeded():
 def test_a_trained_agent_can_be_watched(env_id, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     spinup.her_pytorch(
-        EnvMaker(env_id), epochs=1, steps_per_epoch=60, num_test_episodes=1,
-        ac_kwargs=dict(hidden_sizes=(8,)), logger_kwargs=dict(output_dir=str(tmp_path / "run")),
-    )  # fmt: skip
+        EnvMaker(env_id),
+        epochs=1,
+        steps_per_epoch=60,
+        num_test_episodes=1,
+        ac_kwargs=dict(hidden_sizes=(8,)),
+        logger_kwargs=dict(output_dir=str(tmp_path / "run")),
+    )
     video = tmp_path / "play.mp4"
     main(["watch", str(tmp_path / "run"), "--episodes", "1", "--video", str(video), "--seed", "1"])
     assert "1 episodes: return" in capsys.readouterr().out

@@ -14,9 +14,9 @@ import termios
 import time
 from pathlib import Path
 
-import grids
 import pyte
 import pytest
+import small_grid
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -33,14 +33,14 @@ from spinup.parts.run_lock import is_locked
 def alone(tmp_path_factory):
     """The tables of the twelve runs as each is by itself."""
     folder = tmp_path_factory.mktemp("alone")
-    grids.train_here(grids.twelve(folder))
-    return grids.tables(folder)
+    small_grid.train_here(small_grid.twelve(folder))
+    return small_grid.tables(folder)
 
 
 def start(*words, mark="") -> subprocess.Popen:
-    environment = {**os.environ, "MARK": mark, "PYTHONPATH": str(grids.REPOSITORY)}
+    environment = {**os.environ, "MARK": mark, "PYTHONPATH": str(small_grid.REPOSITORY)}
     return subprocess.Popen(
-        [sys.executable, grids.__file__, *map(str, words)],
+        [sys.executable, small_grid.__file__, *map(str, words)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -64,8 +64,8 @@ def epochs_done(data_dir) -> dict:
 def is_under_way(data_dir, before, through) -> bool:
     """Whether so many runs are through, and another is in the middle and further than before."""
     now = epochs_done(data_dir)
-    some = any(before.get(name, 0) + 1 < now[name] < grids.EPOCHS for name in now)
-    return some and list(now.values()).count(grids.EPOCHS) >= through
+    some = any(before.get(name, 0) + 1 < now[name] < small_grid.EPOCHS for name in now)
+    return some and list(now.values()).count(small_grid.EPOCHS) >= through
 
 
 def test_killed_three_times_it_ends_as_one_left_alone(alone, tmp_path):
@@ -78,10 +78,10 @@ def test_killed_three_times_it_ends_as_one_left_alone(alone, tmp_path):
         output = grid.communicate()[0]
         assert grid.returncode == -signal.SIGKILL
         assert "Another process" not in output
-        wait_for(lambda: not grids.marked(mark), "runs that ended with their grid", 10)
+        wait_for(lambda: not small_grid.marked(mark), "runs that ended with their grid", 10)
         folders = list(data.glob("*/*"))
         wait_for(lambda folders=folders: not any(map(is_locked, folders)), "free folders", 10)
-        done = [name for name, epoch in epochs_done(data).items() if epoch == grids.EPOCHS]
+        done = [name for name, epoch in epochs_done(data).items() if epoch == small_grid.EPOCHS]
         for path in data.glob("*/*/progress.txt"):
             if path.parent.name in done:
                 finished.setdefault(path, path.stat().st_mtime_ns)
@@ -89,29 +89,29 @@ def test_killed_three_times_it_ends_as_one_left_alone(alone, tmp_path):
     output = grid.communicate(timeout=180)[0]
 
     assert grid.returncode == 1, output  # for the one that raises
-    assert grids.tables(data) == alone
+    assert small_grid.tables(data) == alone
     assert len(finished) >= 6
     assert {path: path.stat().st_mtime_ns for path in finished} == finished  # not trained twice
     for path in finished:
         assert f"{path.parent.name}: finished before" in output
-    starts = {path.name: grids.sessions(path) for path in data.glob("*/*_s*")}
-    assert all(map(grids.continues, starts.values())), starts
+    starts = {path.name: small_grid.sessions(path) for path in data.glob("*/*_s*")}
+    assert all(map(small_grid.continues, starts.values())), starts
     assert sum(len(sessions) - 1 for sessions in starts.values() if sessions) >= 3
     assert re.search(r"broken failed: .*broken_s0\n", output)
     assert "    RuntimeError: the wheels came off\n" in output
     assert "1 of 13 runs failed; the other 12 are finished" in output
-    assert not grids.marked(mark)
+    assert not small_grid.marked(mark)
 
     refused_and_extended(data)
 
 
 def refused_and_extended(data):
     """Of a finished grid: nothing to do, other settings, more epochs. All this starts one run."""
-    before = grids.tables(data)
-    run_jobs(grids.twelve(data))
-    assert grids.tables(data) == before
+    before = small_grid.tables(data)
+    run_jobs(small_grid.twelve(data))
+    assert small_grid.tables(data) == before
 
-    changed = grids.twelve(data)
+    changed = small_grid.twelve(data)
     changed[0].kwargs["gamma"] = changed[2].kwargs["lr"] = 0.5
     with pytest.raises(JobsFailed) as failed:
         run_jobs(changed, at_once=2)
@@ -120,12 +120,12 @@ def refused_and_extended(data):
     assert "lr is 0.01 there, 0.5 here" in str(failed.value)
     with pytest.raises(UserError, match="gamma is 0.99 there, 0.5 here"):
         run_jobs(changed[:1])
-    assert grids.tables(data) == before
+    assert small_grid.tables(data) == before
 
-    longer = grids.twelve(data)
+    longer = small_grid.twelve(data)
     longer[2].kwargs["epochs"] += 2  # of a function around an algorithm
     run_jobs(longer, at_once=2)
-    after = grids.tables(data)
+    after = small_grid.tables(data)
     assert len(after["wrapped_s0"]) == len(before["wrapped_s0"]) + 2
     assert after["wrapped_s0"][: len(before["wrapped_s0"])] == before["wrapped_s0"]
 
@@ -181,7 +181,9 @@ def notes(path):
 
 def test_any_function_runs_until_it_is_through_and_then_no_more(tmp_path):
     def make(**settings):
-        return grids.job("any", noting(), dict(path=str(tmp_path / "n"), **settings), 0, tmp_path)
+        return small_grid.job(
+            "any", noting(), dict(path=str(tmp_path / "n"), **settings), 0, tmp_path
+        )
 
     with pytest.raises(JobsFailed, match="no more paper"):
         run_jobs([make(fail=True)])
@@ -201,7 +203,9 @@ def test_cores_are_shared_out(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(processes, "cores", lambda: 6)
     path = str(tmp_path / "notes")
-    grid = [grids.job("j", noting(), dict(path=path, pause=0.4), s, tmp_path) for s in range(5)]
+    grid = [
+        small_grid.job("j", noting(), dict(path=path, pause=0.4), s, tmp_path) for s in range(5)
+    ]
     grid[2].num_cpu, grid[2].kwargs["pause"] = 2, 2.0  # long enough to be seen beside the others
     run_jobs(grid, at_once=2)
     found = notes(path)
@@ -218,10 +222,10 @@ def test_cores_are_shared_out(tmp_path, monkeypatch):
 
 def test_mistakes_are_told_before_anything_starts(tmp_path):
     def one(**settings):
-        return grids.job("m", grids.vpg_pytorch, grids.SMALL | settings, 0, tmp_path)
+        return small_grid.job("m", small_grid.vpg_pytorch, small_grid.SMALL | settings, 0, tmp_path)
 
     with pytest.raises(UserError, match="gamma must be a number from 0 to 1"):
-        run_jobs([*grids.twelve(tmp_path), one(gamma=2)])
+        run_jobs([*small_grid.twelve(tmp_path), one(gamma=2)])
     with pytest.raises(UserError, match="'gama'"):
         run_jobs([one(gama=0.9)])
     with pytest.raises(UserError, match="CartPole-v7"):
@@ -234,7 +238,7 @@ def test_mistakes_are_told_before_anything_starts(tmp_path):
 
 
 def test_a_run_without_checkpoint_is_not_written_over(tmp_path):
-    job = grids.job("old", grids.vpg_pytorch, grids.SMALL, 0, tmp_path)
+    job = small_grid.job("old", small_grid.vpg_pytorch, small_grid.SMALL, 0, tmp_path)
     folder = Path(job.kwargs["logger_kwargs"]["output_dir"])
     folder.mkdir(parents=True)
     (folder / "progress.txt").write_text("Epoch\tAverageEpRet\n0\t3.5\n")
@@ -269,7 +273,7 @@ report_errors(lambda: run_jobs(grid, at_once))
 
 def on_a_terminal(command, columns=70, rows=40):
     """Every screen that a terminal shows while a program runs, and its exit code."""
-    environment = {**os.environ, "PYTHONPATH": str(grids.REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": str(small_grid.REPOSITORY)}
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(command, env=environment, stdin=its, stdout=its, stderr=its)
@@ -306,7 +310,7 @@ def test_a_terminal_shows_one_table_that_changes(tmp_path):
 
 
 def test_a_small_terminal_shows_what_matters(tmp_path):
-    runs = [jobs.Run(job) for job in grids.twelve(tmp_path)]
+    runs = [jobs.Run(job) for job in small_grid.twelve(tmp_path)]
     runs[7].state, runs[9].state, runs[10].state = "running", "failed", "running"
     console = Console(file=io.StringIO(), width=30)
     console.print(board.table(runs, height=7))
@@ -320,7 +324,7 @@ def test_a_small_terminal_shows_what_matters(tmp_path):
 def test_one_after_the_other_is_shown_and_kept(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, tmp_path / "program.py", "1", tmp_path, "1"]
-    environment = {**os.environ, "PYTHONPATH": str(grids.REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": str(small_grid.REPOSITORY)}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert ended.returncode == 1
     assert re.findall(r"\] (t_s\d: \w+)", ended.stdout) == [

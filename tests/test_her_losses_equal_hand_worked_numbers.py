@@ -22,9 +22,12 @@ OBS = Box(-1, 1, (3,))
 # --- Continuous actions: functions so simple that every number can be followed ---
 
 BATCH = Transitions(
-    t([[1.0], [2.0], [0.0]]), t([[0.5], [-1.0], [1.0]]), t([-1.0, 0.0, -1.0]),
-    t([[3.0], [4.0], [1.0]]), t([0.0, 1.0, 0.0]),
-)  # fmt: skip
+    t([[1.0], [2.0], [0.0]]),
+    t([[0.5], [-1.0], [1.0]]),
+    t([-1.0, 0.0, -1.0]),
+    t([[3.0], [4.0], [1.0]]),
+    t([0.0, 1.0, 0.0]),
+)
 NO_NOISE = core.RECIPES["ddpg"]._replace(bounds=ActionRange(4.0))
 
 
@@ -212,10 +215,19 @@ def test_the_delay_of_the_policy_does_not_start_anew(monkeypatch, tmp_path, algo
         her, "update", lambda learner, batch, *, move_policy, **_: moved.append(move_policy) or {}
     )
     her.her(
-        EnvMaker("spinup/Reach-v0"), steps_per_epoch=60, epochs=1, start_steps=0, update_after=0,
-        update_every=5, method=algo, num_test_episodes=0, num_envs=num_envs, replay_size=100,
-        ac_kwargs=dict(hidden_sizes=(4,)), logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        EnvMaker("spinup/Reach-v0"),
+        steps_per_epoch=60,
+        epochs=1,
+        start_steps=0,
+        update_after=0,
+        update_every=5,
+        method=algo,
+        num_test_episodes=0,
+        num_envs=num_envs,
+        replay_size=100,
+        ac_kwargs=dict(hidden_sizes=(4,)),
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert len(moved) == 60
     assert set(np.diff(np.flatnonzero(moved))) == {delay}
 
@@ -283,9 +295,17 @@ class Row(nn.Linear):
 )
 def test_her_trains_a_network_of_a_users_own(tmp_path, env_name, algo):
     ac = her.her(
-        EnvMaker(env_name), Plain, steps_per_epoch=60, epochs=1, start_steps=20, method=algo,
-        update_after=30, update_every=10, batch_size=8, num_test_episodes=1,
+        EnvMaker(env_name),
+        Plain,
+        steps_per_epoch=60,
+        epochs=1,
+        start_steps=20,
+        method=algo,
+        update_after=30,
+        update_every=10,
+        batch_size=8,
+        num_test_episodes=1,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     after = ac.state_dict()
     assert all(not torch.equal(old, after[name]) for name, old in Plain.start.items())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
-from learners import replace_update
+from small_learner import replace_update
 
 from spinup.parts.buffers import Transitions
 from spinup.parts.envs import VectorEnv

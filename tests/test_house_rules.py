@@ -253,8 +253,13 @@ def test_ppo_differs_from_vpg_in_its_policy_loss_and_its_update_only():
     of_vpg, of_ppo = meanings
     assert of_vpg.items() < of_ppo.items()  # the same words for the same settings
     assert of_ppo.keys() - of_vpg.keys() == {
-        "clip_ratio", "train_pi_iters", "target_kl", "minibatch_size", "ent_coef", "max_grad_norm",
-    }  # fmt: skip
+        "clip_ratio",
+        "train_pi_iters",
+        "target_kl",
+        "minibatch_size",
+        "ent_coef",
+        "max_grad_norm",
+    }
 
 
 # --- Who may import whom ---
@@ -262,14 +267,6 @@ def test_ppo_differs_from_vpg_in_its_policy_loss_and_its_update_only():
 
 def imports_of(path):
     return [full for full in imported(path).values() if full.startswith("spinup.")]
-
-
-def test_parts_know_no_algorithm():
-    parts = sorted((ROOT / "spinup" / "parts").glob("*.py"))
-    assert len(parts) > 5
-    for path in parts:
-        known = [full for full in imports_of(path) if full.startswith("spinup.algos")]
-        assert known == [], f"{path.name} imports {known}"
 
 
 @every_algorithm

@@ -65,8 +65,10 @@ def test_any_shape_of_picture_becomes_a_vector(shape, seed):
 def test_the_paper_s_network_on_the_paper_s_frames():
     encoder = ImageEncoder((4, 84, 84))
     assert [tuple(p.shape) for p in encoder.parameters() if p.ndim == 4] == [
-        (32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3)
-    ]  # fmt: skip
+        (32, 4, 8, 8),
+        (64, 32, 4, 4),
+        (64, 64, 3, 3),
+    ]
     assert encoder.size == 64 * 7 * 7
 
 
@@ -183,15 +185,22 @@ class Own(torch.nn.Module):
 
 def test_an_actor_critic_of_ones_own_may_take_images_and_so_may_one_who_flattens_them(tmp_path):
     settings = dict(
-        steps_per_epoch=40, epochs=1, n_steps=5, replay_start=10, replay_size=100,
-        num_test_episodes=1, max_ep_len=5,
-    )  # fmt: skip
+        steps_per_epoch=40,
+        epochs=1,
+        n_steps=5,
+        replay_start=10,
+        replay_size=100,
+        num_test_episodes=1,
+        max_ep_len=5,
+    )
     env_fn, own, flat = partial(Noise, (12, 12), Discrete(2)), tmp_path / "own", tmp_path / "flat"
     spinup.acer_pytorch(env_fn, Own, **settings, logger_kwargs=dict(output_dir=own))
     spinup.acer_pytorch(
-        lambda: gym.wrappers.FlattenObservation(env_fn()), ac_kwargs=dict(hidden_sizes=[4]),
-        **settings, logger_kwargs=dict(output_dir=flat),
-    )  # fmt: skip
+        lambda: gym.wrappers.FlattenObservation(env_fn()),
+        ac_kwargs=dict(hidden_sizes=[4]),
+        **settings,
+        logger_kwargs=dict(output_dir=flat),
+    )
     assert len(table(own)) == len(table(flat)) == 1
 
 
@@ -225,14 +234,28 @@ class Side(gym.Env):
 
 SEES = dict(
     ppo=dict(
-        steps_per_epoch=640, epochs=10, num_envs=8, pi_lr=3e-4, vf_lr=3e-4, gamma=0.0,
-        train_pi_iters=10, train_v_iters=2, minibatch_size=80, target_kl=0.02,
+        steps_per_epoch=640,
+        epochs=10,
+        num_envs=8,
+        pi_lr=3e-4,
+        vf_lr=3e-4,
+        gamma=0.0,
+        train_pi_iters=10,
+        train_v_iters=2,
+        minibatch_size=80,
+        target_kl=0.02,
     ),
     dqn=dict(
-        steps_per_epoch=600, epochs=3, start_steps=200, update_after=100, num_envs=2, gamma=0.0,
-        epsilon_steps=500, num_test_episodes=5,
+        steps_per_epoch=600,
+        epochs=3,
+        start_steps=200,
+        update_after=100,
+        num_envs=2,
+        gamma=0.0,
+        epsilon_steps=500,
+        num_test_episodes=5,
     ),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("algorithm", "shape"), [("ppo", (12, 12)), ("dqn", (12, 12, 3))])
@@ -273,11 +296,17 @@ def test_pictures_are_kept_as_bytes(seed):
 
 TINY = dict(
     dqn=dict(
-        steps_per_epoch=60, start_steps=20, update_after=30, update_every=10, batch_size=4,
-        replay_size=100, num_test_episodes=0, max_ep_len=50,
+        steps_per_epoch=60,
+        start_steps=20,
+        update_after=30,
+        update_every=10,
+        batch_size=4,
+        replay_size=100,
+        num_test_episodes=0,
+        max_ep_len=50,
     ),
     ppo=dict(steps_per_epoch=60, num_envs=2, train_pi_iters=2, train_v_iters=2, minibatch_size=30),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("algorithm", TINY)

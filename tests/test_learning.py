@@ -11,9 +11,14 @@ from spinup.parts.pytorch.tensors import to_tensor
 
 SMALL = dict(hidden_sizes=(64, 64))
 FAST_PPO = dict(
-    pi_lr=1e-3, vf_lr=3e-3, lam=0.95, target_kl=0.02,
-    train_pi_iters=10, train_v_iters=10, minibatch_size=250,
-)  # fmt: skip
+    pi_lr=1e-3,
+    vf_lr=3e-3,
+    lam=0.95,
+    target_kl=0.02,
+    train_pi_iters=10,
+    train_v_iters=10,
+    minibatch_size=250,
+)
 FAST_TRPO = dict(delta=0.02, vf_lr=1e-2, train_v_iters=40)
 TASKS = {
     "reinforce on CartPole": (

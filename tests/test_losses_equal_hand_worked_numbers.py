@@ -44,9 +44,12 @@ def in_every_state(old_probabilities, adv, ret=None):
     """A rollout that takes action 0 once in each state, as a policy of old did."""
     n = len(adv)
     return Rollout(
-        torch.eye(n), torch.zeros(n, dtype=torch.int64), t(ret or [0.0] * n), t(adv),
+        torch.eye(n),
+        torch.zeros(n, dtype=torch.int64),
+        t(ret or [0.0] * n),
+        t(adv),
         t(old_probabilities).log(),
-    )  # fmt: skip
+    )
 
 
 # Ratios:           1.5  1.5  0.5   0.5  1.1    (clipped to 0.8 ... 1.2)
@@ -146,9 +149,12 @@ def refuse(*_):
 
 
 SAC_BATCH = Transitions(
-    t([[1.0], [2.0], [0.0]]), t([[0.5], [-1.0], [1.0]]), t([1.0, 2.0, 0.0]),
-    t([[3.0], [4.0], [1.0]]), t([0.0, 1.0, 0.0]),
-)  # fmt: skip
+    t([[1.0], [2.0], [0.0]]),
+    t([[0.5], [-1.0], [1.0]]),
+    t([1.0, 2.0, 0.0]),
+    t([[3.0], [4.0], [1.0]]),
+    t([0.0, 1.0, 0.0]),
+)
 
 
 def tenth_of_observation(o):
@@ -321,9 +327,15 @@ NOW = t([[1.0, 5.0], [2.0, 0.0], [0.0, 3.0], [1.0, 1.7]])
 SLOW = t([[0.0, 0.0], [2.0, 6.0], [8.0, 1.0], [9.0, 9.0]])
 STATE = torch.eye(4)
 DQN_BATCH = NStepTransitions(
-    STATE[[0, 2, 3]], t([0, 1, 1]), t([0.5, 10.0, 0.0]), STATE[[1, 3, 2]], t([0.0, 1.0, 0.0]),
-    discount=t(0.5), weight=torch.full((3,), 1 / 3), indices=torch.arange(3),
-)  # fmt: skip
+    STATE[[0, 2, 3]],
+    t([0, 1, 1]),
+    t([0.5, 10.0, 0.0]),
+    STATE[[1, 3, 2]],
+    t([0.0, 1.0, 0.0]),
+    discount=t(0.5),
+    weight=torch.full((3,), 1 / 3),
+    indices=torch.arange(3),
+)
 
 
 @pytest.mark.parametrize(

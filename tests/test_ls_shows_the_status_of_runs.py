@@ -6,17 +6,17 @@ import json
 import re
 import shutil
 
-import grids
 import pytest
+import small_grid
 from rich.cells import cell_len
 
 import spinup
 from spinup.experiments.job import write_job_file
 from spinup.parts.divergence import Divergence, write_divergence
 from spinup.parts.errors import UserError
+from spinup.parts.latest import write_latest
 from spinup.parts.make_env import EnvMaker
 from spinup.parts.progress import read_table
-from spinup.parts.run_folder import write_latest
 from spinup.parts.run_lock import lock, unlock
 from spinup.run import dispatch
 
@@ -48,7 +48,7 @@ def train(folder, algorithm, epochs):
             steps_per_epoch=100,
             ac_kwargs=dict(hidden_sizes=[8]),
             logger_kwargs=dict(output_dir=str(folder), exp_name="try"),
-            **(grids.DQN if algorithm == "dqn" else dict(train_v_iters=1)),
+            **(small_grid.DQN if algorithm == "dqn" else dict(train_v_iters=1)),
         )
 
 
@@ -63,7 +63,7 @@ def data(tmp_path_factory):
         path = data / name / "config.json"
         path.write_text(path.read_text().replace('"epochs": 1', '"epochs": 4'))
     write(data / "half_failed", job={"seed": 1, "job": {"state": "failed", "function": "f"}})
-    failed = grids.job("failed", print, {}, 3, data)
+    failed = small_grid.job("failed", print, {}, 3, data)
     failed.kwargs["logger_kwargs"]["output_dir"] = str(data / "failed")
     write_job_file(failed, "failed")
     header = "Epoch\tAverageEpRet\tTotalEnvInteracts\tTime\n"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
-from learners import assert_close
+from small_learner import assert_close
 from torch import nn
 from torch.nn import functional as F
 

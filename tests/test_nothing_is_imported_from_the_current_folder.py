@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import audited
+import audit_hook
 import pytest
 
 from spinup import ppo_pytorch
@@ -49,7 +49,7 @@ def trained(tmp_path_factory):
     )
     line = f"ppo --env CartPole-v1 --cpu 2 --exp_name two --data_dir {folder / 'x'} {SMALL}"
     command = [*MODULE, "spinup.run", *line.split()]
-    subprocess.run(command, check=True, capture_output=True, cwd=audited.REPOSITORY)
+    subprocess.run(command, check=True, capture_output=True, cwd=audit_hook.REPOSITORY)
     (folder / "x" / "two" / "two_s0").rename(folder / "two")
     return folder
 
@@ -57,7 +57,7 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def downloaded(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "downloaded")
-    audited.plant(tmp_path / "downloaded", tmp_path / "marks")
+    audit_hook.plant(tmp_path / "downloaded", tmp_path / "marks")
     return tmp_path / "downloaded"
 
 
@@ -74,14 +74,14 @@ def words_of(line, tmp_path):
 def test_no_command_runs_what_lies_there(name, downloaded, tmp_path):
     line, writes = COMMANDS[name]
     command = words_of(line, tmp_path)
-    code, output, heard = audited.run(command, downloaded, tmp_path, downloaded)
+    code, output, heard = audit_hook.run(command, downloaded, tmp_path, downloaded)
     assert list((tmp_path / "marks").iterdir()) == [], output
     assert code == (2 if "Fetch" in line else 0), output
     assert heard.of("run") == []
     assert [path for path in heard.of("read") if path.endswith("matplotlibrc")] == []
     assert heard.of("socket.sendto", "socket.getaddrinfo", "os.system") == []
     allowed = (downloaded / writes,) if writes else ()
-    assert audited.written_elsewhere(heard, tmp_path / "tmp", tmp_path / "home", *allowed) == []
+    assert audit_hook.written_elsewhere(heard, tmp_path / "tmp", tmp_path / "home", *allowed) == []
     if "processes" not in name and name != "grid":  # which start some of their own
         started = [words for words in heard.of("subprocess.Popen") if not LOOKS.search(words)]
         assert heard.of("socket.connect", "os.exec", "os.posix_spawn") + started == []
@@ -90,10 +90,10 @@ def test_no_command_runs_what_lies_there(name, downloaded, tmp_path):
 def test_the_planted_modules_and_the_hook_work(downloaded, tmp_path):
     """A program that looks in the current folder does find them, and it is noticed."""
     code = "import tensorflow, os; open('made', 'w'); os.system('true')"
-    _, _, heard = audited.run([sys.executable, "-c", code], downloaded, tmp_path, downloaded)
+    _, _, heard = audit_hook.run([sys.executable, "-c", code], downloaded, tmp_path, downloaded)
     assert (tmp_path / "marks" / "tensorflow").exists()
     assert any(path.endswith("tensorflow.py") for path in heard.of("run"))
-    assert audited.written_elsewhere(heard)[-1] == str(downloaded / "made")
+    assert audit_hook.written_elsewhere(heard)[-1] == str(downloaded / "made")
     assert heard.of("os.system") == ["true"]
 
 
@@ -104,16 +104,16 @@ def test_not_even_spinup_itself(downloaded, tmp_path):
         mark = tmp_path / "marks" / name.replace("/", ".")
         (downloaded / name / "__init__.py").write_text(f"import os\nos.mkdir({str(mark)!r})\n")
     for line in ("spinup ls run", COMMANDS["grid"][0]):
-        code, output, _ = audited.run(words_of(line, tmp_path), downloaded, tmp_path, downloaded)
+        code, output, _ = audit_hook.run(words_of(line, tmp_path), downloaded, tmp_path, downloaded)
         assert code == 0, output
         assert list((tmp_path / "marks").iterdir()) == []
 
 
 def test_in_a_checkout_nothing_else_of_it_is_imported(downloaded, tmp_path):
     """spinup may lie in the current folder itself, and not be installed."""
-    (downloaded / "spinup").symlink_to(audited.REPOSITORY / "spinup")
+    (downloaded / "spinup").symlink_to(audit_hook.REPOSITORY / "spinup")
     paths = dict(PYTHONPATH=str(tmp_path / "watch"))
-    code, output, heard = audited.run(
+    code, output, heard = audit_hook.run(
         [*MODULE, "spinup.run", *COMMANDS["grid"][0].split()[1:], *SMALL.split()],
         downloaded,
         tmp_path,
@@ -140,7 +140,7 @@ def test_a_package_that_is_typed_is_imported_and_no_other(downloaded, tmp_path):
 
     def spinup(*words):
         command = words_of("spinup", tmp_path) + list(words)
-        return audited.run(command, downloaded, tmp_path, downloaded)[:2]
+        return audit_hook.run(command, downloaded, tmp_path, downloaded)[:2]
 
     code, output = spinup("ppo", "--env", "mine:Mine-v0", *SMALL.split(), *data)
     assert code == 0, output
@@ -170,8 +170,8 @@ def test_an_empty_entry_of_pythonpath_is_no_leave(downloaded, tmp_path):
     for path in downloaded.glob("*.py"):
         if path.name not in names:
             path.unlink()  # Python itself would import these with such a path, before spinup
-    command, paths = words_of("spinup compare run", tmp_path), f":{audited.REPOSITORY}"
-    code, output, _ = audited.run(command, downloaded, tmp_path, downloaded, PYTHONPATH=paths)
+    command, paths = words_of("spinup compare run", tmp_path), f":{audit_hook.REPOSITORY}"
+    code, output, _ = audit_hook.run(command, downloaded, tmp_path, downloaded, PYTHONPATH=paths)
     assert code == 0, output
     assert list((tmp_path / "marks").iterdir()) == []
 
@@ -212,9 +212,9 @@ def test_no_name_in_a_file_leads_to_an_import(downloaded, tmp_path):
     for name in ("evil.py", "os:evil.py"):
         (downloaded / name).rename(found / name)
     (tmp_path / "program.py").write_text(PROGRAM.format(names=NAMES))
-    paths = f"{tmp_path / 'watch'}:{audited.REPOSITORY}:{found}"
+    paths = f"{tmp_path / 'watch'}:{audit_hook.REPOSITORY}:{found}"
     command = [sys.executable, str(tmp_path / "program.py")]
-    _, output, heard = audited.run(command, downloaded, tmp_path, found, PYTHONPATH=paths)
+    _, output, heard = audit_hook.run(command, downloaded, tmp_path, found, PYTHONPATH=paths)
     assert heard.of("run") == [] and list((tmp_path / "marks").iterdir()) == []
     assert output.count("ended with 2") == 2 * len(NAMES), output
     assert "Traceback" not in output

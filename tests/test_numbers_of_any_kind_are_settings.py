@@ -15,12 +15,35 @@ from spinup.utils.run_utils import ExperimentGrid
 
 ENVS = dict(ddpg="Pendulum-v1", td3="Pendulum-v1", sac="Pendulum-v1", her="spinup/Reach-v0")
 PYTHON = dict(
-    seed=3, steps_per_epoch=60, epochs=2, max_ep_len=None, num_envs=2, batch_size=8,
-    start_steps=20, update_after=20, update_every=10, num_test_episodes=1, replay_size=500,
-    save_freq=1, gamma=0.5, lam=0.75, polyak=0.5, pi_lr=2**-10, vf_lr=2**-10, q_lr=2**-10,
-    lr=2**-10, alpha=0.25, clip_ratio=0.25, act_noise=0.25, target_noise=0.25, noise_clip=0.5,
-    policy_delay=2, train_pi_iters=2, train_v_iters=2, ac_kwargs=dict(hidden_sizes=[8, 4]),
-)  # fmt: skip
+    seed=3,
+    steps_per_epoch=60,
+    epochs=2,
+    max_ep_len=None,
+    num_envs=2,
+    batch_size=8,
+    start_steps=20,
+    update_after=20,
+    update_every=10,
+    num_test_episodes=1,
+    replay_size=500,
+    save_freq=1,
+    gamma=0.5,
+    lam=0.75,
+    polyak=0.5,
+    pi_lr=2**-10,
+    vf_lr=2**-10,
+    q_lr=2**-10,
+    lr=2**-10,
+    alpha=0.25,
+    clip_ratio=0.25,
+    act_noise=0.25,
+    target_noise=0.25,
+    noise_clip=0.5,
+    policy_delay=2,
+    train_pi_iters=2,
+    train_v_iters=2,
+    ac_kwargs=dict(hidden_sizes=[8, 4]),
+)
 NUMPY = {key: np.int64(value) for key, value in PYTHON.items() if isinstance(value, int)}
 NUMPY |= {key: np.float32(value) for key, value in PYTHON.items() if isinstance(value, float)}
 NUMPY |= dict(max_ep_len=np.inf, ac_kwargs=dict(hidden_sizes=np.array([8, 4])))

@@ -7,8 +7,8 @@ import sys
 from copy import deepcopy
 from pathlib import Path
 
+import algorithm_kinds
 import gymnasium as gym
-import kinds
 import numpy as np
 import pytest
 import torch
@@ -31,6 +31,8 @@ from spinup.parts.pytorch.learning import Adam, gradient_step
 from spinup.parts.pytorch.models import build_network, load_model
 from spinup.parts.pytorch.networks import MLPActorCritic
 from spinup.results.playback import load_policy_and_env
+
+TESTS = Path(__file__).parent
 
 SIGHT = Box(-np.inf, np.inf, (4,), np.float32)
 SMALL = dict(steps_per_epoch=200, train_pi_iters=3, train_v_iters=3)
@@ -185,12 +187,16 @@ def test_a_run_has_the_statistics_of_every_observation_it_acted_on(num_envs, tmp
     np.testing.assert_allclose(normalizer.var.sqrt().numpy(), everything.std(0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", kinds.ON_POLICY)
+@pytest.mark.parametrize("algorithm", algorithm_kinds.ON_POLICY)
 def test_every_on_policy_algorithm_learns_the_statistics(algorithm, tmp_path):
     ac = getattr(spinup, f"{algorithm}_pytorch")(
-        EnvMaker("CartPole-v1"), steps_per_epoch=100, epochs=2, train_v_iters=2,
-        ac_kwargs=dict(normalize=True), logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        EnvMaker("CartPole-v1"),
+        steps_per_epoch=100,
+        epochs=2,
+        train_v_iters=2,
+        ac_kwargs=dict(normalize=True),
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert ac.v.v_net[0].count.item() == 200
     loaded = load_model(tmp_path / "pyt_save" / "model.pt")
     assert loaded.v.v_net[0].count.item() == 200
@@ -199,7 +205,7 @@ def test_every_on_policy_algorithm_learns_the_statistics(algorithm, tmp_path):
 def test_two_processes_have_the_statistics_of_what_both_acted_on(tmp_path):
     program = f"""
 import numpy as np, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = [{str(TESTS)!r}, {str(TESTS / "helpers")!r}]
 import test_observations_are_normalised_inside_the_policy as here
 from mpi4py import MPI
 ac = here.run({str(tmp_path)!r}, actor_critic=here.Recording, num_envs=2)
@@ -214,7 +220,7 @@ assert states[0] == states[1]
 print("agreed")
 """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    environment["PYTHONPATH"] = str(TESTS.parent)
     command = [mpiexec(), "-n", "2", sys.executable, "-c", program]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
@@ -238,8 +244,10 @@ def test_a_loaded_policy_acts_as_the_trained_one(env_name, tmp_path, seed):
         batch = torch.as_tensor(obs)[None]
         expected = trained.act(batch, deterministic=True)[0]
         space = gym.make(env_name).action_space
-        assert np.array_equal(get_action(obs), np.clip(expected, space.low, space.high)
-                              if isinstance(space, Box) else expected)  # fmt: skip
+        assert np.array_equal(
+            get_action(obs),
+            np.clip(expected, space.low, space.high) if isinstance(space, Box) else expected,
+        )
         assert loaded.v.value(batch) == trained.v.value(batch)
 
 
@@ -266,9 +274,18 @@ def badly_scaled():
 
 def learned(folder, normalize, seed=0):
     settings = dict(
-        pi_lr=1e-3, vf_lr=3e-3, lam=0.95, target_kl=0.02, train_pi_iters=10, train_v_iters=10,
-        minibatch_size=250, num_envs=8, steps_per_epoch=2000, epochs=9, seed=seed,
-    )  # fmt: skip
+        pi_lr=1e-3,
+        vf_lr=3e-3,
+        lam=0.95,
+        target_kl=0.02,
+        train_pi_iters=10,
+        train_v_iters=10,
+        minibatch_size=250,
+        num_envs=8,
+        steps_per_epoch=2000,
+        epochs=9,
+        seed=seed,
+    )
     where, ac_kwargs = dict(output_dir=str(folder)), dict(normalize=normalize)
     ppo_pytorch(badly_scaled, ac_kwargs=ac_kwargs, logger_kwargs=where, **settings)
     return float(table(folder)[-1]["AverageEpRet"])

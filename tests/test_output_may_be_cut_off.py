@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from forked import spinup
+from forked_command import spinup
 
 TRAIN = (
     "ppo --env CartPole-v1 --epochs 2 --steps_per_epoch 32 --hid [4] --train_pi_iters 1 "

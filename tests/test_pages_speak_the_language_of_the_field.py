@@ -12,7 +12,7 @@ import tokenize
 from pathlib import Path
 
 import pytest
-from kinds import OFF_POLICY, ON_POLICY
+from algorithm_kinds import OFF_POLICY, ON_POLICY
 
 ROOT = Path(__file__).resolve().parents[1]
 ALGORITHMS = ROOT / "spinup" / "algos" / "pytorch"
@@ -25,7 +25,8 @@ SOURCES = sorted(
     path for kind in ("*.py", "*.html", "*.js", "*.css") for path in (ROOT / "spinup").rglob(kind)
 )
 THIS_FILE = Path(__file__).resolve()  # it holds the lists
-TESTS = sorted(set((ROOT / "tests").glob("*.py")) - {THIS_FILE})
+TESTS = [*(ROOT / "tests").glob("*.py"), *(ROOT / "tests" / "helpers").glob("*.py")]
+TESTS = sorted(set(TESTS) - {THIS_FILE})
 
 # What not to write (a pattern, in any case of letters): what the field calls it.
 WORDS = {

@@ -125,8 +125,9 @@ def test_a_run_of_our_logger_is_plotted(tmp_path):
     for epoch, returns in enumerate([[1.0, 3.0], [], [5.0]]):  # no episode ends in the second
         if returns:
             logger.store(EpRet=np.array(returns))
-        logger.dump_epoch("Epoch EpRet* TotalEnvInteracts Time", Epoch=epoch,
-                          TotalEnvInteracts=10 * (epoch + 1))  # fmt: skip
+        logger.dump_epoch(
+            "Epoch EpRet* TotalEnvInteracts Time", Epoch=epoch, TotalEnvInteracts=10 * (epoch + 1)
+        )
     logger.output_file.close()
     (line,) = draw(tables.get_datasets(tmp_path)).lines
     assert line.get_xydata().tolist() == [[10, 2.0], [30, 5.0]]
@@ -492,8 +493,19 @@ def test_the_figure_says_what_it_shows(tmp_path, capsys):
     for name in ("a", "b"):
         write_seeds(tmp_path / name, [1.0, 2.0], [2.0, 3.0], environment=dict(id="Walker2d-v5"))
     output = tmp_path / "out.svg"
-    cli_plot.main([*map(str, (tmp_path / "a", tmp_path / "b")), "-o", str(output),
-               "-y", "Performance", "Epoch", "-l", "first", "second"])  # fmt: skip
+    cli_plot.main(
+        [
+            *map(str, (tmp_path / "a", tmp_path / "b")),
+            "-o",
+            str(output),
+            "-y",
+            "Performance",
+            "Epoch",
+            "-l",
+            "first",
+            "second",
+        ]
+    )
     text = svg_text(output)
     assert text.count("line: mean of 2 runs; band: 95 % bootstrap interval") == 2  # panels
     for label in ("Walker2d-v5", "TotalEnvInteracts", "first", "second", "(AverageEpRet)", "Epoch"):
@@ -545,14 +557,31 @@ def test_all_flags_arrive(tmp_path, monkeypatch):
     cli_plot.main(shlex.split("d -l L -x X -y V -s 3 -o o.pdf"))
     defaults, everything, short = seen
     assert defaults == dict(
-        all_logdirs=["d"], legend=None, xaxis="TotalEnvInteracts", values=None, count=False,
-        smooth=1, select=None, exclude=None, estimator="mean", band="ci", output=None,
-    )  # fmt: skip
+        all_logdirs=["d"],
+        legend=None,
+        xaxis="TotalEnvInteracts",
+        values=None,
+        count=False,
+        smooth=1,
+        select=None,
+        exclude=None,
+        estimator="mean",
+        band="ci",
+        output=None,
+    )
     assert everything == dict(
-        all_logdirs=["d", "e"], legend=["L", "M"], xaxis="X", values=["V", "W"], count=True,
-        smooth=3, select=["S"], exclude=["E", "F"], estimator="median", band="std",
+        all_logdirs=["d", "e"],
+        legend=["L", "M"],
+        xaxis="X",
+        values=["V", "W"],
+        count=True,
+        smooth=3,
+        select=["S"],
+        exclude=["E", "F"],
+        estimator="median",
+        band="std",
         output="o.png",
-    )  # fmt: skip
+    )
     assert short == defaults | dict(legend=["L"], xaxis="X", values=["V"], smooth=3, output="o.pdf")
     for wrong in (["d", "--est", "sum"], ["d", "--band", "sem"], ["d", "--smooth", "x"], []):
         with pytest.raises(SystemExit) as exit:

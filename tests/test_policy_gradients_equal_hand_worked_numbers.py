@@ -359,9 +359,14 @@ def test_without_a_value_baseline_nothing_depends_on_the_value(baseline, tmp_pat
     policies = []
     for i, network in enumerate((MLPActorCritic, Scrambled)):
         ac = reinforce.reinforce(
-            lambda: gym.make("CartPole-v1"), network, baseline=baseline, steps_per_epoch=150,
-            epochs=3, num_envs=2, logger_kwargs=dict(output_dir=tmp_path / str(i)),
-        )  # fmt: skip
+            lambda: gym.make("CartPole-v1"),
+            network,
+            baseline=baseline,
+            steps_per_epoch=150,
+            epochs=3,
+            num_envs=2,
+            logger_kwargs=dict(output_dir=tmp_path / str(i)),
+        )
         policies.append(torch.cat([p.detach().reshape(-1) for p in ac.pi.parameters()]))
     assert torch.equal(*policies)
 
@@ -413,7 +418,13 @@ def test_reinforce_reports_how_far_returns_lie_from_its_baseline(baseline):
 def test_a_network_of_a_users_own_is_trained(module, settings, tmp_path):
     train = getattr(module, module.__name__.rpartition(".")[2])
     ac = train(
-        lambda: gym.make("CartPole-v1"), PlainPPO, steps_per_epoch=60, epochs=1, max_ep_len=20,
-        train_v_iters=3, logger_kwargs=dict(output_dir=tmp_path), **settings,
-    )  # fmt: skip
+        lambda: gym.make("CartPole-v1"),
+        PlainPPO,
+        steps_per_epoch=60,
+        epochs=1,
+        max_ep_len=20,
+        train_v_iters=3,
+        logger_kwargs=dict(output_dir=tmp_path),
+        **settings,
+    )
     assert changed(PlainPPO.start, ac.state_dict()) == set(PlainPPO.start)

@@ -18,13 +18,14 @@ NAMES = {"fork", "kill", "mkfifo", "symlink", "symlink_to", "geteuid", "mpiexec"
 
 
 def unix_only(source, seen=frozenset()):
-    """What a test, or a helper beside it, uses that other systems lack."""
+    """What a test, or a helper of its, uses that other systems lack."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         for name in imported:
-            top, helper = name.split(".")[0], TESTS / f"{name.split('.')[0]}.py"
+            top = name.split(".")[0]
+            helper = TESTS / "helpers" / f"{top}.py"
             found |= {top} & MODULES
             if helper.exists() and top not in seen:
                 found |= unix_only(helper.read_text(encoding="utf-8"), seen | {top})
@@ -38,7 +39,7 @@ def test_a_portable_test_uses_nothing_of_unix(name):
 
 
 def test_uses_of_unix_are_found():
-    assert unix_only("import os\nimport killing\nos.fork()") >= {"fork", "signal"}
+    assert unix_only("import os\nimport killed_runs\nos.fork()") >= {"fork", "signal"}
     assert unix_only("def late():\n    from spinup.parts.mpi import mpi_fork, x\n    mpi_fork(2)")
 
 

@@ -9,7 +9,7 @@ import torch
 from gymnasium.spaces import Discrete
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learners import replace_update
+from small_learner import replace_update
 
 from spinup.algos.pytorch.dqn import dqn
 from spinup.parts.buffers import NStepReplayBuffer, ReplayBuffer

@@ -5,8 +5,8 @@ import itertools
 import gymnasium as gym
 import numpy as np
 import pytest
+from algorithm_kinds import ENVS, OFF_POLICY
 from gymnasium.spaces import Box, Discrete
-from kinds import ENVS, OFF_POLICY
 
 import spinup
 from spinup.algos.pytorch.acer.acer import replays_due
@@ -16,9 +16,14 @@ from spinup.parts.make_env import EnvMaker
 from spinup.parts.seeds import Seeds, derive, framework_seed, run_seeds
 
 SMALL = dict(
-    steps_per_epoch=20, epochs=1, num_test_episodes=1, max_ep_len=5, replay_size=100, num_envs=2,
+    steps_per_epoch=20,
+    epochs=1,
+    num_test_episodes=1,
+    max_ep_len=5,
+    replay_size=100,
+    num_envs=2,
     ac_kwargs=dict(hidden_sizes=[4]),
-)  # fmt: skip
+)
 
 
 def streams_of(checkpoint):

@@ -9,8 +9,8 @@ import threading
 import time
 from pathlib import Path
 
-import grids
 import pytest
+import small_grid
 
 from spinup.experiments import folder_delta, ray_cluster, ray_task
 from spinup.experiments.jobs import run_jobs
@@ -76,7 +76,7 @@ def epochs_of(data) -> list[int]:
 
 def trained_by(mark) -> list[Path]:
     """The folders of the runs whose processes have a mark."""
-    commands = grids.marked(mark)
+    commands = small_grid.marked(mark)
     return [Path(words[-1]) for words in commands if "spinup.experiments.entrypoint" in words]
 
 
@@ -91,7 +91,7 @@ def check_it_resumed(data, output):
     folder = data / lost.partition("_")[0] / lost
     names, first, *_ = (line.split("\t") for line in (folder / "progress.txt").open())
     begin = int(first[names.index("Epoch")])
-    *_, last = grids.sessions(folder)  # what it said before may be lost with its node
+    *_, last = small_grid.sessions(folder)  # what it said before may be lost with its node
     assert last[0] == begin + int(epoch) > begin
 
 
@@ -115,15 +115,15 @@ def test_a_node_dies_and_all_finish(cluster, add_node, tmp_path, capsys):
     done = meanwhile(
         doomed_has_a_checkpoint, lambda: cluster.remove_node(doomed, allow_graceful=False)
     )
-    run_jobs(grids.twelve(data, MANY), ray_address=cluster.address)
+    run_jobs(small_grid.twelve(data, MANY), ray_address=cluster.address)
     done.set()
     assert max(at_once) == 2  # a CPU each
     check_it_resumed(data, capsys.readouterr().out)
     check_folders(data)
-    grids.train_here(grids.twelve(tmp_path / "alone", MANY))
-    assert len(grids.tables(data)) == 12
-    assert grids.tables(data) == grids.tables(tmp_path / "alone")
-    run_jobs(grids.twelve(data, MANY))  # here, where all of them are known to be finished
+    small_grid.train_here(small_grid.twelve(tmp_path / "alone", MANY))
+    assert len(small_grid.tables(data)) == 12
+    assert small_grid.tables(data) == small_grid.tables(tmp_path / "alone")
+    run_jobs(small_grid.twelve(data, MANY))  # here, where all of them are known to be finished
     assert capsys.readouterr().out.count("finished before") == 12
 
 
@@ -135,7 +135,7 @@ def test_without_a_shared_folder_too(cluster, add_node, tmp_path, capsys):
     doomed = add_node(**own)
 
     def grid(folder):
-        jobs = grids.twelve(folder, epochs, seeds=range(3))
+        jobs = small_grid.twelve(folder, epochs, seeds=range(3))
         return [job for job in jobs if job.exp_name == "dqn"]
 
     def both_have_sent():
@@ -146,9 +146,9 @@ def test_without_a_shared_folder_too(cluster, add_node, tmp_path, capsys):
     done.set()
     check_it_resumed(data, capsys.readouterr().out)
     check_folders(data)
-    grids.train_here(grid(tmp_path / "alone"))
-    assert len(grids.tables(data)) == 3
-    assert grids.tables(data) == grids.tables(tmp_path / "alone")
+    small_grid.train_here(grid(tmp_path / "alone"))
+    assert len(small_grid.tables(data)) == 3
+    assert small_grid.tables(data) == small_grid.tables(tmp_path / "alone")
     assert list(data.glob("*/*/checkpoint/*/*.rows"))
     assert (tmp_path / "scratch").exists()
 
@@ -159,7 +159,7 @@ def test_ctrl_c_reaches_the_nodes(cluster, add_node, tmp_path):
     data, many = tmp_path / "data", 2000
     done = meanwhile(lambda: epochs_of(data), lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt, match="Stopped") as stopped:
-        run_jobs(grids.twelve(data, epochs=many)[:2], ray_address=cluster.address)
+        run_jobs(small_grid.twelve(data, epochs=many)[:2], ray_address=cluster.address)
     done.set()
     assert "(1 queued; 1 stopped)" in str(stopped.value)
     (epoch,) = epochs_of(data)
@@ -174,9 +174,9 @@ def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)
     known, variables = token.exists(), dict(os.environ)
-    pair = grids.twelve(tmp_path, epochs=2)[0]
+    pair = small_grid.twelve(tmp_path, epochs=2)[0]
     pair.num_cpu = 2
-    broken = grids.job("broken", lambda **settings: 1 / 0, grids.SMALL, 0, tmp_path)
+    broken = small_grid.job("broken", lambda **settings: 1 / 0, small_grid.SMALL, 0, tmp_path)
     with pytest.raises(JobsFailed, match="ZeroDivisionError"):
         run_jobs([pair, broken], ray_address="local")
     latest = read_latest(tmp_path / "vpg" / "vpg_s0")
@@ -192,9 +192,9 @@ def test_a_ray_of_our_own_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_no_cluster_is_told_in_a_sentence(tmp_path):
     with pytest.raises(UserError, match="There is no Ray cluster at 127.0.0.1:1 .*refused"):
-        run_jobs(grids.twelve(tmp_path), ray_address="127.0.0.1:1")
+        run_jobs(small_grid.twelve(tmp_path), ray_address="127.0.0.1:1")
     with pytest.raises(UserError, match="There is no Ray cluster at nowhere"):
-        run_jobs(grids.twelve(tmp_path), ray_address="nowhere")
+        run_jobs(small_grid.twelve(tmp_path), ray_address="nowhere")
     assert not any(tmp_path.iterdir())
 
 

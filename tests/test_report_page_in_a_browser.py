@@ -19,7 +19,7 @@ from playwright.sync_api import sync_playwright
 
 from spinup.cli import report as cli_report
 from spinup.parts.errors import UserError
-from spinup.parts.run_folder import write_latest
+from spinup.parts.latest import write_latest
 from spinup.results import curves, report, tables
 
 ARGUMENTS = [
@@ -126,10 +126,12 @@ def write_runs(folder):
             epochs = np.arange(30 - 10 * (seed == 1))
             returns = slope * epochs + rng.normal(size=len(epochs)) * 15
             columns = dict(
-                Epoch=epochs, AverageEpRet=returns, TotalEnvInteracts=(epochs + 1) * 1000,
+                Epoch=epochs,
+                AverageEpRet=returns,
+                TotalEnvInteracts=(epochs + 1) * 1000,
                 LossV=rng.uniform(1, 2, len(epochs)),
                 Time=np.cumsum(rng.uniform(1, 2, len(epochs))),
-            )  # fmt: skip
+            )
             settings = dict(pi_lr=lr, gamma=0.99, ac_kwargs=dict(hidden_sizes=[64, 64]), epochs=30)
             environment = dict(id=env, kwargs={}, max_episode_steps=1000)
             write_run(
@@ -350,9 +352,11 @@ def test_settings_that_differ_are_marked(page):
     assert table.locator("mark").all_inner_texts() == ["Ant-v5", "0.0003"]
     heads = table.locator("thead th").all_inner_texts()
     assert heads == [
-        "setting", "ppo_fast\nHopper-v5, seeds 0 to 5", "ppo_slow\nHopper-v5, seeds 0 to 5",
+        "setting",
+        "ppo_fast\nHopper-v5, seeds 0 to 5",
+        "ppo_slow\nHopper-v5, seeds 0 to 5",
         "sac\nAnt-v5, seeds 0 to 2",
-    ]  # fmt: skip
+    ]
     page.locator("#only").uncheck()
     everything = [
         row.locator("th").inner_text().split()[0] for row in table.locator("tbody tr:visible").all()
@@ -488,9 +492,14 @@ def test_what_runs_say_is_text_and_never_code(opened, tmp_path):
             "TotalEnvInteracts": [1, 2],
         }
         write_run(
-            run, columns, exp_name=HOSTILE + "{{script}}", seed=seed, environment=dict(id=HOSTILE),
-            setting={HOSTILE: HOSTILE, "other": 1}, algorithm="\u2028</script>",
-        )  # fmt: skip
+            run,
+            columns,
+            exp_name=HOSTILE + "{{script}}",
+            seed=seed,
+            environment=dict(id=HOSTILE),
+            setting={HOSTILE: HOSTILE, "other": 1},
+            algorithm="\u2028</script>",
+        )
         (run / "output.txt").write_text(f"{HOSTILE}\nRuntimeError: {HOSTILE}\n")
         (run / "<b onclick=window.ran=5>.gif").write_bytes(b"GIF89a")
     output = tmp_path / "page.html"

@@ -187,9 +187,7 @@ def test_a_model_under_the_name_of_an_earlier_version_loads(run, tmp_path):
 @pytest.mark.parametrize("damage", ["no config", "no environment", "unknown id", "stranger's id"])
 def test_an_environment_that_cannot_be_made_again_is_none(damage, tmp_path, capsys):
     where = dict(output_dir=str(tmp_path))
-    ac = spinup.td3_pytorch(
-        EnvMaker(PENDULUM), logger_kwargs=where, num_test_episodes=0, **TINY
-    )  # fmt: skip
+    ac = spinup.td3_pytorch(EnvMaker(PENDULUM), logger_kwargs=where, num_test_episodes=0, **TINY)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
     if damage == "no config":

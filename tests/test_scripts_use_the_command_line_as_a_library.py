@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from forked import spinup as run_spinup
+from forked_command import spinup as run_spinup
 
 from spinup import run, version
 from spinup.parts.errors import UserError

@@ -7,7 +7,7 @@ import time
 
 import pytest
 import torch
-from learners import Batch, Learner
+from small_learner import Batch, Learner
 from torch import nn
 
 import spinup
@@ -15,13 +15,6 @@ from spinup.parts.make_env import EnvMaker
 from spinup.parts.mpi import THREADS
 from spinup.parts.pytorch.critics import Ensemble, MLPQFunction
 from spinup.parts.pytorch.fast import recorded
-from spinup.parts.pytorch.fast.threads import (
-    PROBE_EVERY,
-    PROBE_EVERY_OF_ONE,
-    PROBE_LENGTH,
-    WARMUP,
-    Threads,
-)
 from spinup.parts.pytorch.learning import Adam, gradient_step
 
 TASKS = {
@@ -72,16 +65,29 @@ def test_the_user_has_the_last_word(two_threads, tmp_path):
     assert torch.get_num_threads() == 2
 
 
-# --- Beside other programs ---
+# --- Operations that tell ---
+
+USED = []  # with how many threads the operations below were carried out
+
+
+def note_threads_(x):
+    USED.append(torch.get_num_threads())
+
+
+def add_threads_(x):
+    USED.append(torch.get_num_threads())
+    x.add_(USED[-1])
 
 
 class World:
-    """A clock that advances by what a step takes, with one thread and with two."""
+    """A clock that advances by what a replay takes, with one thread and with two."""
 
     def __init__(self):
-        self.now, self.takes, self.used = 0.0, {1: 3.0, 2: 2.0}, []
+        self.now, self.takes, self.used, self.fails = 0.0, {1: 3.0, 2: 2.0}, [], False
 
-    def step(self):
+    def replay(self):
+        if self.fails:
+            raise ZeroDivisionError
         self.used.append(torch.get_num_threads())
         self.now += self.takes[self.used[-1]]
 
@@ -89,12 +95,58 @@ class World:
         return self.now
 
 
+WORLDS = []  # the one of the running test
+
+
+def pass_time_(x):
+    for world in WORLDS:
+        world.replay()
+
+
+LIBRARY = torch.library.Library("spinup_test", "DEF")
+for function in (note_threads_, add_threads_, pass_time_):
+    LIBRARY.define(f"{function.__name__}(Tensor(a!) x) -> ()")
+    LIBRARY.impl(function.__name__, function, "CPU")
+
+
+# --- Beside other programs ---
+
+
 @pytest.fixture
 def world(two_threads):
-    world = World()
-    two_threads.setattr(time, "perf_counter", world.perf_counter)
+    WORLDS[:] = [World()]
+    two_threads.setattr(time, "perf_counter", WORLDS[0].perf_counter)
     torch.set_num_threads(2)
-    return world
+    yield WORLDS[0]
+    WORLDS.clear()
+
+
+@pytest.fixture
+def replays(world):
+    """A function that replays an update so often; gives the threads that each replay used."""
+
+    @recorded
+    def update(learner, batch):
+        torch.ops.spinup_test.pass_time_(learner.ac.bias.detach())
+        loss = (learner.ac(batch.x).squeeze(-1) - batch.y).square().mean()
+        gradient_step(learner.optimizer, loss)
+        return dict(Loss=loss.detach())
+
+    net, batch = nn.Linear(2, 1), Batch(torch.ones(4, 2), torch.ones(4))
+    learner = Learner(net, Adam(net.parameters(), 1e-3))
+
+    def replay(count, **takes):
+        if takes:
+            world.takes = {1: takes["one"], 2: takes["two"]}
+        before = len(world.used)
+        for _ in range(count):
+            update(learner, batch)
+        assert update.report(learner).reason is None
+        return world.used[before:]
+
+    update(learner, batch)
+    update(learner, batch)
+    return replay
 
 
 @pytest.fixture
@@ -111,79 +163,51 @@ def clock_by_threads(two_threads):
     return takes
 
 
-def test_all_threads_are_used_while_that_is_quicker(world):
-    choice = Threads(2)
-    for _ in range(3 * PROBE_EVERY):
-        choice.run([world.step])
-    assert world.used.count(1) == 3 * PROBE_LENGTH  # a look soon after the start, and now and then
-    assert world.used[:WARMUP] == [2] * WARMUP
+def test_all_threads_are_used_while_that_is_quicker(replays):
+    used = replays(3000, one=3.0, two=2.0)
+    assert 0 < used.count(1) < 60  # a look soon after the start, and now and then
+    assert used[:15] == [2] * 15
     assert torch.get_num_threads() == 2
 
 
-def test_one_thread_is_used_while_others_are_busy(world):
-    choice = Threads(2)
-
-    def replays(count, **takes):
-        world.takes = {1: takes["one"], 2: takes["two"]}
-        before = len(world.used)
-        for _ in range(count):
-            choice.run([world.step])
-        return world.used[before:]
-
+def test_one_thread_is_used_while_others_are_busy(replays):
     replays(200, one=3.0, two=2.0)
     busy = replays(200, one=3.5, two=8.0)  # noticed at once, for it is far slower than usual
-    assert busy.count(2) <= 2 * PROBE_LENGTH and set(busy[3 * PROBE_LENGTH :]) == {1}
+    assert busy.count(2) <= 20 and set(busy[30:]) == {1}
     assert torch.get_num_threads() == 2  # outside
-    still = replays(4 * PROBE_EVERY_OF_ONE, one=3.5, two=8.0)
-    assert 0 < still.count(2) <= 4 * PROBE_LENGTH
-    quiet = replays(PROBE_EVERY_OF_ONE + 3 * PROBE_LENGTH, one=3.0, two=2.0)
-    assert set(quiet[-PROBE_LENGTH:]) == {2}
+    still = replays(800, one=3.5, two=8.0)
+    assert 0 < still.count(2) <= 40
+    quiet = replays(300, one=3.0, two=2.0)
+    assert set(quiet[-10:]) == {2}
 
 
-def test_a_single_slow_replay_changes_nothing(world):
-    choice = Threads(2)
-    for number in range(500):
-        world.takes[2] = 100.0 if number == 300 else 2.0
-        choice.run([world.step])
-    assert set(world.used[WARMUP + 2 * PROBE_LENGTH :]) == {2}
+def test_a_single_slow_replay_changes_nothing(replays):
+    replays(300, one=3.0, two=2.0)
+    used = replays(1, one=3.0, two=100.0) + replays(200, one=3.0, two=2.0)
+    assert set(used) == {2}
 
 
-def test_a_slow_hour_of_the_whole_machine_changes_nothing(world):
+def test_a_slow_hour_of_the_whole_machine_changes_nothing(replays):
     """What slows both ways down alike, a replay or a hundred, is no reason to use one thread."""
-    choice = Threads(2)
+    used = []
     for number in range(3000):
-        mood = 1 + 2 * (number % 300 < 12) + 5 * (number > 1500)
-        world.takes = {1: 3.0 * mood, 2: 2.0 * mood}
-        choice.run([world.step])
-        assert choice.using == 2
+        slower = 1 + 2 * (number % 300 < 12) + 5 * (number > 1500)
+        used += replays(1, one=3.0 * slower, two=2.0 * slower)
+    assert 0 < used.count(1) < 150
+    looks = "".join(map(str, used)).split("2")
+    assert max(map(len, looks)) <= 10  # each ends soon, with two threads again
 
 
-def test_a_step_that_fails_leaves_the_threads_as_they_were(world):
-    choice = Threads(2)
-    choice.using = 1
+def test_a_replay_that_fails_leaves_the_threads_as_they_were(world, replays):
+    replays(200, one=3.5, two=8.0)
+    assert replays(1) == [1]
+    world.fails = True
     with pytest.raises(ZeroDivisionError):
-        choice.run([lambda: 1 / 0])
+        replays(1)
     assert torch.get_num_threads() == 2
 
 
 # --- Which updates have a choice ---
-
-USED = []  # with how many threads the operations below were carried out
-
-
-def note_threads_(x):
-    USED.append(torch.get_num_threads())
-
-
-def add_threads_(x):
-    USED.append(torch.get_num_threads())
-    x.add_(USED[-1])
-
-
-LIBRARY = torch.library.Library("spinup_test", "DEF")
-for function in (note_threads_, add_threads_):
-    LIBRARY.define(f"{function.__name__}(Tensor(a!) x) -> ()")
-    LIBRARY.impl(function.__name__, function, "CPU")
 
 
 @recorded

@@ -5,7 +5,7 @@ import random
 import sys
 import time
 
-import killing
+import killed_runs
 import numpy as np
 import pytest
 import torch
@@ -97,11 +97,11 @@ def assert_shown_everywhere(folder, step="TotalEnvInteracts"):
 
 def test_killed_with_trackers_equals_unbroken_without(tmp_path):
     plain, both = tmp_path / "plain", tmp_path / "both"
-    assert killing.run_until_done(killing.command("dqn", plain), []) == 0
-    command = [*killing.command("dqn", both), "--tensorboard", "--wandb"]
+    assert killed_runs.run_until_done(killed_runs.command("dqn", plain), []) == 0
+    command = [*killed_runs.command("dqn", both), "--tensorboard", "--wandb"]
     # When a row is written whose checkpoint is not: it will be written again.
-    assert killing.run_until_done(command, ["replace:5"]) == 1
-    expected, found = killing.remains(plain), killing.remains(both)
+    assert killed_runs.run_until_done(command, ["replace:5"]) == 1
+    expected, found = killed_runs.remains(plain), killed_runs.remains(both)
     assert found.keys() == expected.keys()
     assert [key for key in expected if found[key] != expected[key]] == []
     folder = both / "run" / "run_s7"
@@ -123,7 +123,7 @@ logger.close()
 
 def test_of_several_processes_the_first_writes(tmp_path):
     command = [mpiexec(), "-n", "2", sys.executable, "-c", LOG, str(tmp_path / "run")]
-    code, output = killing.run(command)
+    code, output = killed_runs.run(command)
     assert code == 0, output
     assert_shown_everywhere(tmp_path / "run")
 

@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 
+import algorithm_kinds
 import gymnasium as gym
 import imageio_ffmpeg
-import kinds
 import numpy as np
 import pytest
 import torch
@@ -22,7 +22,7 @@ from spinup.run import main
 
 SMALL = dict(epochs=1, steps_per_epoch=60, ac_kwargs=dict(hidden_sizes=(8, 8)))
 CARTPOLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
-ENVS = kinds.ENVS | {
+ENVS = algorithm_kinds.ENVS | {
     "vpg continuous": PENDULUM,
     "ppo continuous": PENDULUM,
     "sac discrete": CARTPOLE,
@@ -78,10 +78,15 @@ def test_watching_prints_returns_and_records(trained, capsys, monkeypatch):
     assert len(episodes) == 2
     assert "2 episodes: return" in shown
     expected = dict(
-        AverageEpRet=np.mean(returns), StdEpRet=np.std(returns), MaxEpRet=max(returns),
-        MinEpRet=min(returns), EpLen=np.mean(lengths), StdEpLen=np.std(lengths),
-        MaxEpLen=max(lengths), MinEpLen=min(lengths),
-    )  # fmt: skip
+        AverageEpRet=np.mean(returns),
+        StdEpRet=np.std(returns),
+        MaxEpRet=max(returns),
+        MinEpRet=min(returns),
+        EpLen=np.mean(lengths),
+        StdEpLen=np.std(lengths),
+        MaxEpLen=max(lengths),
+        MinEpLen=min(lengths),
+    )
     assert numbers_in(shown) == pytest.approx(expected, rel=1e-3, abs=1e-3)
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
     assert frames == sum(lengths) + len(lengths)  # also what the last step of each led to
@@ -133,8 +138,11 @@ def test_models_are_kept_under_the_numbers_of_their_epochs(tmp_path, capsys):
     folder = tmp_path / "kept" / "kept_s0"
     models = folder / "pyt_save"
     assert {path.name for path in models.iterdir()} == {
-        "model.pt", "model0.pt", "model2.pt", "model3.pt"
-    }  # fmt: skip
+        "model.pt",
+        "model0.pt",
+        "model2.pt",
+        "model3.pt",
+    }
     contents = [(models / f"model{n}.pt").read_bytes() for n in ("", 3, 2, 0)]
     assert contents[0] == contents[1]
     assert len(set(contents)) == 3
@@ -151,8 +159,10 @@ def test_models_are_kept_under_the_numbers_of_their_epochs(tmp_path, capsys):
     where = dict(output_dir=str(tmp_path / "sac"), keep_models=True)
     spinup.sac_pytorch(EnvMaker("Pendulum-v1"), logger_kwargs=where, **sac)
     assert {path.name for path in (tmp_path / "sac" / "pyt_save").iterdir()} == {
-        "model.pt", "model1.pt", "model2.pt"
-    }  # fmt: skip
+        "model.pt",
+        "model1.pt",
+        "model2.pt",
+    }
 
 
 def test_only_the_newest_is_kept_unless_asked(trained):
@@ -300,9 +310,13 @@ def test_a_reward_in_an_array_is_a_number(capsys):
 
 def test_an_agent_of_unknown_spaces_is_tried_out_first(tmp_path):
     spinup.ppo_pytorch(
-        EnvMaker("CartPole-v1"), epochs=1, steps_per_epoch=50, train_pi_iters=1, train_v_iters=1,
+        EnvMaker("CartPole-v1"),
+        epochs=1,
+        steps_per_epoch=50,
+        train_pi_iters=1,
+        train_v_iters=1,
         logger_kwargs=dict(output_dir=str(tmp_path)),
-    )  # fmt: skip
+    )
     (tmp_path / "config.json").unlink()
     load_policy_and_env(tmp_path, env_fn=lambda: gym.make("CartPole-v1"))
     with pytest.raises(UserError, match="cannot act on observations of"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
-from test_processes_train_as_one import under_mpiexec
+from mpi_programs import COUNT_EXCHANGES, under_mpiexec
 from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 from torch.func import functional_call
@@ -21,9 +21,13 @@ ACTIONS = dict(discrete=Discrete(3), continuous=Box(-1, 1, (2,)))
 every_kind = pytest.mark.parametrize("kind", ACTIONS)
 t = torch.tensor
 SETTINGS = dict(
-    delta=0.01, damping_coeff=0.1, cg_iters=10, backtrack_iters=10, backtrack_coeff=0.8,
+    delta=0.01,
+    damping_coeff=0.1,
+    cg_iters=10,
+    backtrack_iters=10,
+    backtrack_coeff=0.8,
     train_v_iters=3,
-)  # fmt: skip
+)
 
 
 def learner_of(kind, hidden_sizes=(5, 4), seed=0):
@@ -301,9 +305,14 @@ def search(learner, rollout, step, algo="trpo", **more):
     settings = dict(delta=0.01, backtrack_iters=10, backtrack_coeff=0.8) | more
     said = []
     stats = trpo.line_search(
-        learner.ac, rollout, old_policy(learner.ac, rollout), step, **settings, algo=algo,
+        learner.ac,
+        rollout,
+        old_policy(learner.ac, rollout),
+        step,
+        **settings,
+        algo=algo,
         log=said.append,
-    )  # fmt: skip
+    )
     return stats, said
 
 
@@ -530,9 +539,15 @@ def test_networks_of_a_users_own_train(env_name, algo, tmp_path):
         return made[0]
 
     ac = trpo.trpo(
-        lambda: gym.make(env_name), remember, steps_per_epoch=300, epochs=2, train_v_iters=2,
-        num_envs=2, algo=algo, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: gym.make(env_name),
+        remember,
+        steps_per_epoch=300,
+        epochs=2,
+        train_v_iters=2,
+        num_envs=2,
+        algo=algo,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     net, before = made
     assert ac is net
     assert not torch.equal(flat(ac.pi), before)
@@ -566,7 +581,6 @@ import torch, numpy as np
 from gymnasium.spaces import Box, Discrete
 from spinup.algos.pytorch.trpo import core, trpo
 from spinup.parts.buffers import Rollout
-from spinup.parts import mpi
 from spinup.parts.mpi import broadcast, num_procs, proc_id
 from spinup.utils.mpi_pytorch import sync_params
 assert num_procs() == 2
@@ -600,14 +614,6 @@ def train(half, action_space, more):
         counts.append((stats["BacktrackIters"], round(stats["KL"], 6)))
     return flat(ac), counts, said
 
-calls = []
-world = mpi._world()
-class Counting:
-    def __getattr__(self, name):
-        if name == "Allreduce": calls.append(name)
-        return getattr(world, name)
-mpi._world = lambda: Counting()
-
 for space in (Discrete(3), Box(-1, 1, (2,))):
     for more in (dict(), dict(algo="npg"), dict(damping_coeff=0.0, backtrack_coeff=0.5),
                  dict(backtrack_iters=10, backtrack_coeff=1.0, damping_coeff=0.0, delta=4.0)):
@@ -626,7 +632,8 @@ print("agreed")
 
 def test_two_processes_step_as_one_with_the_whole_batch():
     """To rounding; and they make the same exchanges, one for each vector."""
-    ended = under_mpiexec(TWO.replace("**SETTINGS", f"**{SETTINGS | dict(cg_iters=4)}"))
+    program = TWO.replace("**SETTINGS", f"**{SETTINGS | dict(cg_iters=4)}")
+    ended = under_mpiexec(COUNT_EXCHANGES + program)
     assert ended.returncode == 0, ended.stderr + ended.stdout
     assert ended.stdout.count("agreed") == 2
     tries = {int(x) for line in ended.stdout.splitlines() for x in line.split()[1:] if x.isdigit()}

@@ -227,10 +227,17 @@ def test_the_dqn_target_moves_every_so_many_updates(monkeypatch, tmp_path, targe
         dqn, "update", lambda learner, batch, *, move_target, **_: moved.append(move_target) or {}
     )
     dqn.dqn(
-        lambda: gym.make("CartPole-v1"), steps_per_epoch=24, epochs=1, start_steps=0,
-        update_after=0, update_every=3, target_every=target_every, num_test_episodes=0,
-        num_envs=num_envs, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: gym.make("CartPole-v1"),
+        steps_per_epoch=24,
+        epochs=1,
+        start_steps=0,
+        update_after=0,
+        update_every=3,
+        target_every=target_every,
+        num_test_episodes=0,
+        num_envs=num_envs,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert len(moved) == 24
     assert set(np.diff(np.flatnonzero(moved))) == {target_every}
 
@@ -400,10 +407,18 @@ def test_one_update_is_owed_per_step_in_whole_blocks(monkeypatch, tmp_path, num_
         sac, "update", lambda *_, **__: steps_at_update.append(Still.steps - tried) or {}
     )
     sac.sac(
-        Still, steps_per_epoch=60, epochs=2, update_after=0, update_every=update_every,
-        num_test_episodes=0, num_envs=num_envs, batch_size=1, replay_size=200,
-        ac_kwargs=dict(hidden_sizes=(2,)), logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        Still,
+        steps_per_epoch=60,
+        epochs=2,
+        update_after=0,
+        update_every=update_every,
+        num_test_episodes=0,
+        num_envs=num_envs,
+        batch_size=1,
+        replay_size=200,
+        ac_kwargs=dict(hidden_sizes=(2,)),
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert len(steps_at_update) == 120 // update_every * update_every
     times, updates = np.unique(steps_at_update, return_counts=True)
     assert (updates % update_every == 0).all()
@@ -485,10 +500,18 @@ def test_plain_critics_give_sac_the_same_losses_and_the_same_update():
 
 def test_sac_trains_a_network_of_a_users_own(tmp_path):
     ac = sac.sac(
-        lambda: gym.make("Pendulum-v1"), PlainSAC, steps_per_epoch=60, epochs=1, start_steps=20,
-        update_after=30, update_every=10, batch_size=8, num_test_episodes=1, max_ep_len=20,
+        lambda: gym.make("Pendulum-v1"),
+        PlainSAC,
+        steps_per_epoch=60,
+        epochs=1,
+        start_steps=20,
+        update_after=30,
+        update_every=10,
+        batch_size=8,
+        num_test_episodes=1,
+        max_ep_len=20,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     assert changed(PlainSAC.start, ac.state_dict()) == set(PlainSAC.start)
 
 
@@ -534,9 +557,15 @@ class PlainPPO(nn.Module):
 
 def test_ppo_trains_a_network_of_a_users_own(tmp_path):
     ac = ppo.ppo(
-        lambda: gym.make("CartPole-v1"), PlainPPO, steps_per_epoch=60, epochs=1, max_ep_len=20,
-        train_pi_iters=3, train_v_iters=3, logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+        lambda: gym.make("CartPole-v1"),
+        PlainPPO,
+        steps_per_epoch=60,
+        epochs=1,
+        max_ep_len=20,
+        train_pi_iters=3,
+        train_v_iters=3,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
     assert changed(PlainPPO.start, ac.state_dict()) == set(PlainPPO.start)
 
 
@@ -555,8 +584,15 @@ class PlainDQN(nn.Module):
 
 def test_dqn_trains_a_network_of_a_users_own(tmp_path):
     ac = dqn.dqn(
-        lambda: gym.make("CartPole-v1"), PlainDQN, steps_per_epoch=60, epochs=1, start_steps=20,
-        update_after=30, batch_size=8, num_test_episodes=1, max_ep_len=20,
+        lambda: gym.make("CartPole-v1"),
+        PlainDQN,
+        steps_per_epoch=60,
+        epochs=1,
+        start_steps=20,
+        update_after=30,
+        batch_size=8,
+        num_test_episodes=1,
+        max_ep_len=20,
         logger_kwargs=dict(output_dir=tmp_path),
-    )  # fmt: skip
+    )
     assert changed(PlainDQN.start, ac.state_dict()) == set(PlainDQN.start)

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from learners import Batch
+from small_learner import Batch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from spinup.parts.pytorch import fast, layers, learning, networks
+from spinup.parts.pytorch import bounded_policies, fast, layers, learning
 from spinup.parts.pytorch.critics import MLPQFunction, stack_values
-from spinup.parts.pytorch.fast.fused_critics import arrange_critics
 from spinup.parts.pytorch.layers import MLP, mlp
 from spinup.parts.pytorch.learning import Adam, gradient_step, minimize, polyak_average
 
@@ -463,7 +462,15 @@ def test_a_gradient_that_two_parameters_share_is_clipped_once(switch):
 
 def test_critics_in_shared_memory_stay_there():
     net = nn.ModuleList([MLPQFunction(3, 1, (8,), nn.ReLU) for _ in range(2)]).share_memory()
-    arrange_critics(net)
+    learner = Learner(net, Adam(net.parameters(), 1e-3))
+
+    @fast.recorded
+    def update(learner, batch):
+        values = torch.stack([critic(batch.x, batch.y[:, None]) for critic in learner.net])
+        gradient_step(learner.optimizer, values.square().mean())
+
+    for _ in range(4):
+        update(learner, Batch(torch.ones(4, 3), torch.ones(4)))
     assert all(p.is_shared() for p in net.parameters())
 
 
@@ -508,7 +515,7 @@ def negated(self, x):
 
 
 def squashed_gaussian():
-    return networks.SquashedGaussianMLPActor(3, 1, (8,), nn.ReLU, act_limit=1.0)
+    return bounded_policies.SquashedGaussianMLPActor(3, 1, (8,), nn.ReLU, act_limit=1.0)
 
 
 @pytest.mark.parametrize(

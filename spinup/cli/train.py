@@ -11,7 +11,7 @@ from spinup.experiments.train import train
 from spinup.parts.errors import UserError
 from spinup.parts.jsonio import read_json
 from spinup.parts.make_env import allow_env
-from spinup.parts.run_setup import algorithm_name
+from spinup.parts.provenance import algorithm_name
 from spinup.parts.settings import check
 
 

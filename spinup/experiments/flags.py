@@ -235,8 +235,8 @@ def describe(algorithm: Callable, config: dict | None = None) -> str:
     for title, group in {f"Settings of {name}": settings, "The run": LAUNCHER}.items():
         lines.append(f"{title}:")
         for key, (default, meaning) in group.items():
-            shown = "" if default is None else f" [{default}]"
-            lines.append(f"  --{key:18} {meaning}{shown}")
+            told = "" if default is None else f" [{default}]"
+            lines.append(f"  --{key:18} {meaning}{told}")
         lines.append("")
     lines.append(GRID_HELP.format(name=name))
     lines.append("Short: " + ", ".join(f"--{s} for --{key}" for s, key in SUBSTITUTIONS.items()))

@@ -259,10 +259,8 @@ class Logger:
     def dump_tabular(self) -> None:
         """Write the row, show it, and begin the next; a run that has diverged stops instead."""
         self.start()
-        row, values = (
-            self.log_current_row,
-            [self.log_current_row.get(k, "") for k in self.log_headers],
-        )
+        row = self.log_current_row
+        values = [row.get(header, "") for header in self.log_headers]
         if proc_id() == 0:
             self._print(format_table(self.log_headers, values))
         if self.not_finite:

@@ -57,9 +57,8 @@ class TensorBoard:
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}.spinup"
         self.writer = RecordWriter(open(folder / name, "xb"))
         self._event(file_version="brain.Event:2")
-        self._event(
-            session_log=SessionLog(status=SessionLog.START), step=0
-        )  # TensorBoard drops older rows
+        # TensorBoard drops the rows of earlier starts.
+        self._event(session_log=SessionLog(status=SessionLog.START), step=0)
 
     def _event(self, wall_time=None, **content):
         from tensorboard.compat.proto.event_pb2 import Event

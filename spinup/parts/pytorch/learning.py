@@ -160,9 +160,8 @@ def minimize(
     return step(ac, batch, optimizer=optimizer, max_grad_norm=max_grad_norm, **settings)
 
 
-_steps: WeakKeyDictionary = (
-    WeakKeyDictionary()
-)  # of each loss, with the optimizer's step and without
+# Of each loss, with the optimizer's step and without.
+_steps: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def _recorded_step(compute_loss, settings, take_step):

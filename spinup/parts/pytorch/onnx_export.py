@@ -137,10 +137,8 @@ def _quiet():
 def reference_policy(network: Any) -> Callable:
     """How the network acts by itself: its own `act`, if that can be deterministic."""
     if "deterministic" in inspect.signature(network.act).parameters:
-        space, act = (
-            space_from_json(architecture_of(network)["action_space"]),
-            policy_of(network, deterministic=True),
-        )
+        space = space_from_json(architecture_of(network)["action_space"])
+        act = policy_of(network, deterministic=True)
         return lambda obs: clip_to_space(space, act(obs))
     policy = torch.no_grad()(DeterministicPolicy(network))
     return lambda obs: policy(torch.as_tensor(obs)).numpy()

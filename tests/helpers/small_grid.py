@@ -1,6 +1,6 @@
 """A small grid of runs, for the tests that promise it survives whatever happens to it.
 
-As a program, it runs the grid: `python grids.py DATA_DIR AT_ONCE [EPOCHS]`.
+As a program, it runs the grid: `python small_grid.py DATA_DIR AT_ONCE [EPOCHS]`.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from spinup import dqn_pytorch, vpg_pytorch
 from spinup.experiments.job import Job
 from spinup.parts.make_env import EnvMaker
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 EPOCHS, SEEDS = 8, range(4)
 SMALL = dict(env_name="CartPole-v1", steps_per_epoch=300, ac_kwargs=dict(hidden_sizes=[8]))
 DQN = dict(

@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-import kinds
+import algorithm_kinds
 import numpy as np
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 SETTINGS = dict(
     reinforce="reinforce --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --baseline value "
     "--train_v_iters 7 --hid [16,16]",
@@ -44,7 +44,11 @@ SETTINGS = dict(
     "--strategy episode --num_test_episodes 1",
 )
 # Kinds of them that keep more state, or draw otherwise.
-SETTINGS |= {name: kinds.small_flags(name) for name in kinds.ALGORITHMS if name not in SETTINGS}
+SETTINGS |= {
+    name: algorithm_kinds.small_flags(name)
+    for name in algorithm_kinds.ALGORITHMS
+    if name not in SETTINGS
+}
 SETTINGS |= {
     "dqn prioritized": SETTINGS["dqn"] + " --prioritized --n_step 3 --ac_kwargs:dueling",
     "sac discrete": SETTINGS["sac"].replace("Pendulum-v1", "CartPole-v1"),

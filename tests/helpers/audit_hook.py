@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 # Only what Python itself has loaded is imported here: anything else would no longer be looked for
 # where the planted modules lie.
 WATCH = """

@@ -1,7 +1,7 @@
-"""What concerns us alone: start, memory, checkpoints, pauses, and how speed grows.
+"""Costs measured without other libraries: start, memory, checkpoints, pauses, how speed grows.
 
 python benchmarks/speed.py --no-cases      (all of it)
-python benchmarks/house.py buffer|sac|ppo  (one part, in a process of its own)
+python benchmarks/own_costs.py buffer|sac|ppo  (one part, in a process of its own)
 """
 
 import csv

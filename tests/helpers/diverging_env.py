@@ -1,4 +1,4 @@
-"""An environment that breaks: at a step of its choice it gives NaN or infinity."""
+"""An environment that diverges: at a step of its choice it gives NaN or infinity."""
 
 import gymnasium as gym
 import numpy as np
@@ -6,7 +6,7 @@ import numpy as np
 from spinup.parts.mpi import proc_id
 
 
-class Broken(gym.Env):
+class Diverging(gym.Env):
     """Random observations, their sum as the reward, episodes of 20 steps.
 
     at: the step, counted over all episodes, at which it breaks; None: never
@@ -37,4 +37,4 @@ class Broken(gym.Env):
         return obs, reward, self.t == self.length, False, {}
 
 
-gym.register("Broken-v0", Broken)
+gym.register("Diverging-v0", Diverging)
