@@ -521,7 +521,7 @@ def squashed_gaussian():
 @pytest.mark.parametrize(
     "owner, name, value, update, make",
     [
-        (networks, "LOG_STD_MAX", -3.0, towards_samples, squashed_gaussian),
+        (bounded_policies, "LOG_STD_MAX", -3.0, towards_samples, squashed_gaussian),
         (learning.Adam, "step", lambda self: None, plain, None),
         (learning, "gradient_step", lambda optimizer, loss: None, by_module, None),
         (layers.MLP, "forward", negated, plain, None),
