@@ -173,3 +173,38 @@ def test_a_script_changes_a_rollout_before_it_is_used():
 def test_a_rollout_of_several_environments_keeps_an_axis_for_them():
     buf = PPOBuffer(3, 2, 4, num_envs=2)
     assert buf.obs_buf.shape == (4, 2, 3) and buf.path_start_idx == [0, 0]
+
+
+class FilledByTheScript(ReplayBuffer):
+    """With the original's own `store`."""
+
+    def store(self, obs, act, rew, next_obs, done):
+        columns = dict(obs=obs, obs2=next_obs, act=act, rew=rew, done=done)
+        for name, value in columns.items():
+            getattr(self, f"{name}_buf")[self.ptr] = value
+        self.ptr = (self.ptr + 1) % self.max_size
+        self.size = min(self.size + 1, self.max_size)
+
+
+@pytest.mark.parametrize("saved_after", [[30, 55], [13, 20], [4, 7], [10, 11, 40]])
+def test_what_a_script_has_filled_itself_is_saved_whole(saved_after, tmp_path):
+    buffer, k = FilledByTheScript(2, 1, 10), 0
+    for until in saved_after:
+        for k in range(k, until):
+            buffer.store([k, k], k, k, [k + 1, k + 1], False)
+        k = until
+        Checkpoint(folder=tmp_path, buffer=buffer).save(until)
+    restored = FilledByTheScript(2, 1, 10)
+    assert Checkpoint(folder=tmp_path, buffer=restored).restore() == saved_after[-1]
+    assert restored.ring.storage.tobytes() == buffer.ring.storage.tobytes()
+    assert (restored.ptr, restored.size) == (buffer.ptr, buffer.size)
+
+
+def test_a_batch_can_be_asked_with_get_and_not_be_changed():
+    buffer = ReplayBuffer(2, 1, 4)
+    buffer.store([1, 2], 0, 5, [2, 3], True)
+    batch = buffer.sample_batch(2)
+    assert batch.get("rew") is batch.rew and batch.get("done") is batch.terminated
+    assert batch.get("missing") is None and batch.get("missing", 3) == 3
+    with pytest.raises(TypeError, match=r"batch._replace\(rew=…\)"):
+        batch["rew"] = 0

@@ -48,13 +48,13 @@ def displayed(board: Board) -> Iterator[None]:
     from rich.live import Live
 
     console = Console(force_terminal=True, force_jupyter=False)
-    board.display = Live(console=console, auto_refresh=False, vertical_overflow="visible")
-    with board.display:
-        console.show_cursor(True)  # a process that is killed would leave it hidden
-        try:
+    board.display = Live(console=console, auto_refresh=False, transient=True)
+    try:
+        with board.display:
+            console.show_cursor(True)  # a process that is killed would leave it hidden
             yield
-        finally:
-            board.display.update(table(board.runs, len(board.runs) + 2), refresh=True)
+    finally:  # in full, also where it is taller than the terminal
+        console.print(table(board.runs, len(board.runs) + 2))
 
 
 def redraw(board: Board) -> None:

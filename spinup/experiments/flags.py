@@ -2,7 +2,9 @@
 
 import ast
 import inspect
+import math
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -194,14 +196,24 @@ def of_kind(name: str, value: Any, default: Any, words: tuple = ()) -> Any:
         wanted = None if isinstance(value, bool) else "True or False"
     elif isinstance(default, int) and isinstance(value, float) and value.is_integer():
         return int(value)
-    elif isinstance(default, str) and not isinstance(value, str):
-        return str(value).lower()  # a choice may be called none, or 3
+    elif isinstance(default, str) and value is None:
+        return "none"  # a choice may be called so
+    elif isinstance(default, str):
+        wanted = None if isinstance(value, str) else "a string; put it in quotes twice, as \"'3'\""
+    elif isinstance(default, (int, float)) and str(value).lower() in ("inf", "infinity"):
+        return math.inf
     elif isinstance(default, (int, float)) and not isinstance(value, (int, float, type(None))):
         or_word = "".join(f" or {word!r}" for word in words)
         wanted = f"a number such as {default:g}{or_word}" if value not in words else None
     if wanted:
         raise UserError(f"--{name} must be {wanted}, not {shown(value)}.")
     return value
+
+
+def _how_run() -> str:
+    """What stands behind `python` to run the file again that was started."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return shlex.quote(sys.argv[0]) if spec is None else f"-m {spec.name}"
 
 
 def documentation(function: Callable) -> str:
@@ -230,7 +242,7 @@ def describe(algorithm: Callable, config: dict | None = None) -> str:
     }
     name = algorithm.__name__
     env = example_env(algorithm)
-    command = f"spinup {name}" if config is None else f"python {sys.argv[0]}"
+    command = f"spinup {name}" if config is None else f"python {_how_run()}"
     lines = [f"{command} --env {env} --epochs 10 --seed 3 --exp_name try", "", head, ""]
     for title, group in {f"Settings of {name}": settings, "The run": LAUNCHER}.items():
         lines.append(f"{title}:")

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from spinup.parts.errors import UserError, shown
+from spinup.parts.spaces import as_gymnasium
 
 BASES = ("gymnasium.core", "gym.core")  # where the base classes of environments are
 TIME_LIMIT = "TimeLimit.truncated"  # in the info of an old step: only the time limit was reached
@@ -97,6 +98,7 @@ def five_values(env: gym.Env, result: Any) -> tuple[Any, Any, bool, bool, dict]:
             "terminated, truncated, info), or (obs, reward, done, info) as in the old Gym."
         )
     obs, reward, done, info = result
+    info = info or {}
     only_time = bool(done) and bool(info.get(TIME_LIMIT, False))
     return obs, reward, bool(done) and not only_time, only_time, info
 
@@ -188,37 +190,10 @@ def _is_checker(env) -> bool:
 def gymnasium_space(env: Any, name: str) -> spaces.Space:
     """A space of `env` as one of Gymnasium's; found by its attributes, whatever class it is of."""
     space = getattr(env, name, None)
-    found = _space(space)
+    found = as_gymnasium(space)
     if found is None:
         raise UserError(
             f"The {name} of {type(innermost(env)).__name__} is {shown(space)}, but must be a space "
             "of Gymnasium or Gym, such as gymnasium.spaces.Box or Discrete."
         )
     return found
-
-
-def _space(space) -> spaces.Space | None:
-    """None for what is no space, or one that Gymnasium has no counterpart of."""
-    if isinstance(space, spaces.Space):
-        return space
-    inside: Any = getattr(space, "spaces", None)
-    if hasattr(inside, "items"):
-        named = {key: found for key, part in inside.items() if (found := _space(part)) is not None}
-        return spaces.Dict(named) if len(named) == len(inside) else None
-    if isinstance(inside, (tuple, list)):
-        parts = [found for part in inside if (found := _space(part)) is not None]
-        return spaces.Tuple(parts) if len(parts) == len(inside) else None
-    if hasattr(space, "low") and hasattr(space, "high"):
-        shape = getattr(space, "shape", None)
-        shape = np.broadcast_shapes(np.shape(space.low), np.shape(space.high), shape or ())
-        dtype: Any = getattr(space, "dtype", None) or np.float32
-        low, high = (np.broadcast_to(np.asarray(b, dtype), shape) for b in (space.low, space.high))
-        return spaces.Box(low, high, shape, dtype)
-    if hasattr(space, "nvec"):
-        start = getattr(space, "start", None)
-        return spaces.MultiDiscrete(np.asarray(space.nvec), start=start)
-    if hasattr(space, "n"):
-        if type(space).__name__ == "MultiBinary":
-            return spaces.MultiBinary(space.n)
-        return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
-    return None

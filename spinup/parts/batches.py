@@ -1,7 +1,8 @@
 """Batches of experience: named tuples, which a script may also ask as it asks a dict.
 
 `o, a, r, o2, terminated = batch` takes the columns in order; `batch["rew"]`, `batch.items()`,
-`dict(batch)` and `"rew" in batch` name them as the original did, with `done` for `terminated`.
+`dict(batch)` and `"rew" in batch` name them as the original did, with `done` for `terminated`. A
+loop over the batch itself gives the columns; for their names, loop over `batch.keys()`.
 """
 
 from collections.abc import Iterator
@@ -40,10 +41,24 @@ def _contains(batch: Any, key: object) -> bool:
     return key in _keys(batch) or key in batch._fields
 
 
+def _get(batch: Any, key: str, default: Any = None) -> Any:
+    """A column by its name, or the default where there is no such column."""
+    try:
+        return batch[key]
+    except KeyError:
+        return default
+
+
+def _assign(batch: Any, key: str, value: Any) -> None:
+    """Refuse to change a batch: its columns may be shared."""
+    name = "terminated" if key == "done" else key
+    raise TypeError(f"A batch cannot be changed in place. Make another: batch._replace({name}=…)")
+
+
 def dict_like(kind: type[T]) -> type[T]:
     """Let a named tuple be asked as a dict is; unpacking still gives its columns."""
     methods: dict[str, Any] = dict(keys=_keys, values=_values, items=_items)
-    methods |= dict(__getitem__=_item, __contains__=_contains)
+    methods |= dict(__getitem__=_item, __contains__=_contains, get=_get, __setitem__=_assign)
     for name, method in methods.items():
         setattr(kind, name, method)
     return kind

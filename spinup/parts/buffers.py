@@ -105,7 +105,8 @@ class ReplayBuffer:
         if not 0 <= size <= self.max_size:
             raise ValueError(f"size must be from 0 to max_size {self.max_size}, not {size}")
         ptr = self.ptr
-        self.ring.move_to(size if size < self.max_size else self.max_size + ptr)
+        if size != self.size:  # a full buffer stays full, whatever has been overwritten
+            self.ring.move_to(size if size < self.max_size else self.max_size + ptr)
         self.own_ptr = None if ptr == self.ring.ptr else ptr
 
     @property
@@ -184,7 +185,7 @@ class NStepReplayBuffer(ReplayBuffer):
             1 in proportion to it; None samples uniformly
         """
         super().__init__(*args, **kwargs)
-        self.n_step, self.gamma = n_step, float(gamma)
+        self.n_step, self.gamma = int(n_step), float(gamma)
         self.priorities: Priorities | None = None
         self.one_step = np.asarray(gamma, np.float32)  # the discount of them all, where n_step is 1
         if priority_exponent is not None:
@@ -275,7 +276,7 @@ class SegmentBuffer:
         size: how many steps to keep before the oldest segment is overwritten
         convert: turns a batch of arrays into what a backend needs
         """
-        num_envs = int(num_envs)
+        n_steps, num_envs = int(n_steps), int(num_envs)
         if size < n_steps * num_envs:
             raise UserError(
                 f"replay_size is {size}, but one segment of every environment is already "
@@ -326,7 +327,7 @@ class SegmentBuffer:
 
     def sample_batch(self, segments: int) -> Segments:
         """Whole segments, sampled uniformly, with replacement, from all that are stored."""
-        return self._batch(self.rng.integers(self.ring.size, size=segments))
+        return self._batch(self.rng.integers(self.ring.size, size=int(segments)))
 
     def _batch(self, rows):
         rows = self.ring.storage.take(rows % self.ring.max_size)

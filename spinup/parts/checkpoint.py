@@ -57,6 +57,7 @@ class Checkpoint:
 
         logger: of the run; the checkpoint lies in its folder
         folder: the run folder, where there is no logger
+        backend: the framework whose tensors and random streams are saved; by default the logger's
         """
         folder = Path(logger.output_dir if folder is None else folder)
         self.run_folder, self.folder = folder, folder / "checkpoint"
@@ -69,11 +70,16 @@ class Checkpoint:
         self.divergence_check = (
             DivergenceCheck(folder) if logger is None else logger.divergence_check
         )
-        self.backend = backend or getattr(logger, "backend", None)
+        self.own_backend = backend
         # Without the logger: nothing the logger refers to may refer to it, or an error before the
         # loop would leave it, and with it the lock of the folder, to Python's garbage collector.
         checked = {name: part for name, part in self.parts.items() if part is not logger}
         self.divergence_check.attach(checked)
+
+    @property
+    def backend(self) -> Backend | None:
+        """The framework that is saved too; that of the logger may become known only later."""
+        return self.own_backend or getattr(self.parts.get("logger"), "backend", None)
 
     def epochs(self, epochs: int, resume: bool) -> Iterator[int]:
         """Yield the number of each epoch still to do; what a `for` loop over it does, in order:

@@ -25,4 +25,4 @@ def in_todays_units(config: dict) -> dict:
     except ValueError:  # bounds that differ between dimensions: no one number says the same
         text = "half-widths of the action bounds, as version 1.0 counted"
         return config | {name: f"{number} {text}" for name, number in noise.items()}
-    return config | {name: number * half_width for name, number in noise.items()}
+    return config | {name: float(f"{number * half_width:.12g}") for name, number in noise.items()}

@@ -252,6 +252,7 @@ class VectorEnv:
 
 def _success(info) -> float | None:
     """Whether an episode reached its goal; simulators have two names for it."""
+    info = info or {}  # of some environments without a base class it is None
     told = info.get("is_success", info.get("success"))
     return None if told is None else float(told)
 

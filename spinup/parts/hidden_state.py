@@ -8,10 +8,12 @@ looked for before a run begins, and reported.
 import copy
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from spinup.parts.adapted_env import AdaptedEnv, innermost
 from spinup.parts.backend import Backend
 from spinup.parts.envs import VectorEnv
 from spinup.parts.seeds import preserve_rng
@@ -55,7 +57,10 @@ def _try_out(env_fn, env):
         if _repeats(trial):
             return None
         culprits = (level for level in reversed(_levels(trial)) if not _repeats(level))
-        return type(next(culprits, simulator(trial))).__name__
+        culprit: Any = next(culprits, simulator(trial))
+        if isinstance(culprit, AdaptedEnv):
+            culprit = innermost(culprit.adapted)
+        return type(culprit).__name__
     finally:
         trial.close()
 

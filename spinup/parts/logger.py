@@ -106,7 +106,7 @@ class Logger:
             folder.mkdir(parents=True, exist_ok=True)
             refuse_links(folder, self.output_fname)
             if overwrite:
-                remove_all(run_files(folder))
+                remove_all(run_files(folder, self.output_fname))
             if os.path.lexists(folder / self.output_fname):
                 regular_file(folder / self.output_fname)
             if self.resume or not older_run(folder, self.output_fname):

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from numpy.typing import ArrayLike
 
@@ -124,3 +125,33 @@ def space_dims(env: "VectorEnv") -> dict:
         obs_dtype=env.obs_dtype,
         act_dtype=np.int64 if discrete else np.float32,
     )
+
+
+def as_gymnasium(space: Any) -> gym.Space | None:
+    """A space as one of Gymnasium's, found by its attributes, whatever class it is of.
+
+    None for what is no space, or one that Gymnasium has no counterpart of.
+    """
+    if isinstance(space, spaces.Space):
+        return space
+    inside: Any = getattr(space, "spaces", None)
+    if hasattr(inside, "items"):
+        named: dict[str, Any] = {key: as_gymnasium(part) for key, part in inside.items()}
+        return None if None in named.values() else spaces.Dict(named)
+    if isinstance(inside, (tuple, list)):
+        parts = [found for part in inside if (found := as_gymnasium(part)) is not None]
+        return spaces.Tuple(parts) if len(parts) == len(inside) else None
+    if hasattr(space, "low") and hasattr(space, "high"):
+        shape = getattr(space, "shape", None)
+        shape = np.broadcast_shapes(np.shape(space.low), np.shape(space.high), shape or ())
+        dtype: Any = getattr(space, "dtype", None) or np.float32
+        low, high = (np.broadcast_to(np.asarray(b, dtype), shape) for b in (space.low, space.high))
+        return spaces.Box(low, high, shape, dtype)
+    if hasattr(space, "nvec"):
+        start = getattr(space, "start", None)
+        return spaces.MultiDiscrete(np.asarray(space.nvec), start=start)
+    if hasattr(space, "n"):
+        if type(space).__name__ == "MultiBinary":
+            return spaces.MultiBinary(space.n)
+        return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
+    return None

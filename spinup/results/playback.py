@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -129,11 +130,21 @@ def _check_spaces(folder, env):
     learned = config.get("spaces") or {}
     spaces = dict(observation=env.observation_space, action=env.action_space)
     for kind, space in spaces.items():
-        if kind in learned and learned[kind] != str(space):
+        if kind in learned and not _same_space(str(learned[kind]), str(space)):
             raise UserError(
                 f"The agent in {folder} has learned with {kind}s of {learned[kind]}, but this "
                 f"environment has {space}."
             )
+
+
+def _same_space(one: str, other: str) -> bool:
+    """Whether two spaces are the same, by their texts; the old Gym has 3.4e38 for infinity."""
+    number = r"-?(?:inf|\d+\.?\d*(?:e[+-]?\d+)?)"
+    if re.sub(rf"{number}|\s", "", one) != re.sub(rf"{number}|\s", "", other):
+        return False
+    bounds = [np.array([float(x) for x in re.findall(number, text)]) for text in (one, other)]
+    here, there = (np.where(np.abs(x) > 1e38, np.sign(x) * np.inf, x) for x in bounds)
+    return len(here) == len(there) and bool(np.allclose(here, there, rtol=1e-6, atol=0))
 
 
 def make_run_env(

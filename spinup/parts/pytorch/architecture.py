@@ -12,13 +12,17 @@ from torch import nn
 
 from spinup.parts.errors import UserError
 from spinup.parts.jsonio import convert_json
+from spinup.parts.spaces import as_gymnasium
 
 Network = TypeVar("Network", bound=type[nn.Module])
 SPACES = ("observation_space", "action_space")
+NOTE = "_how_it_was_built"  # the attribute of a network, which no class of a user has
 
 
 def records_architecture(network_class: Network) -> Network:
     """Let a class of networks note the arguments of its constructor, for the saved model.
+
+    Spaces of the old Gym become those of Gymnasium.
 
     A subclass changes what its arguments mean, so it is noted only if it is decorated too.
     """
@@ -27,15 +31,33 @@ def records_architecture(network_class: Network) -> Network:
 
     @wraps(build)
     def init(self, *args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(self, *args, **kwargs)
+        for name in SPACES:  # scripts may pass those of the old Gym
+            if name in bound.arguments:
+                space = bound.arguments[name]
+                bound.arguments[name] = as_gymnasium(space) or space
+        args, kwargs = bound.args[1:], bound.kwargs
         build(self, *args, **kwargs)
         if type(self) is network_class:
-            given = dict(signature.bind(self, *args, **kwargs).arguments)
-            given.pop(next(iter(given)))  # self
-            observation_space, action_space = (given.pop(name) for name in SPACES)
-            record_architecture(self, network_class, observation_space, action_space, given)
+            given = _arguments(signature, self, *args, **kwargs)
+            if all(name in given for name in SPACES):
+                observation_space, action_space = (given.pop(name) for name in SPACES)
+                record_architecture(self, network_class, observation_space, action_space, given)
 
     network_class.__init__ = init  # type: ignore[method-assign]
     return network_class
+
+
+def _arguments(signature, *args, **kwargs) -> dict:
+    """The arguments of a constructor by name; those that only *args holds have none."""
+    given = dict(signature.bind(*args, **kwargs).arguments)
+    given.pop(next(iter(given)))  # self
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            given |= given.pop(name, {})
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            given.pop(name, None)
+    return given
 
 
 def record_architecture(
@@ -46,7 +68,7 @@ def record_architecture(
     ac_kwargs: dict,
 ) -> None:
     """Note in a network how it was built, as one string: an update looks at all that it holds."""
-    network.architecture = json.dumps(  # type: ignore[assignment]
+    network.__dict__[NOTE] = json.dumps(
         dict(
             network=dotted_name(actor_critic),
             observation_space=space_to_json(observation_space),
@@ -58,8 +80,8 @@ def record_architecture(
 
 def architecture_of(network: nn.Module) -> dict:
     """How a network was built; the name of its class alone where nothing was noted."""
-    noted = getattr(network, "architecture", None)
-    return json.loads(noted) if isinstance(noted, str) else dict(network=dotted_name(type(network)))
+    noted = vars(network).get(NOTE)
+    return json.loads(noted) if noted is not None else dict(network=dotted_name(type(network)))
 
 
 def dotted_name(actor_critic: Callable) -> str:

@@ -1,7 +1,6 @@
 """Hindsight Experience Replay: what was reached by mistake is learned from as if it was meant.
 
-Read downwards: the losses (of TD3, DDPG or DQN), the update made of them, the training loop.
-Replay buffer: parts/hindsight.py; networks: core.py; settings: config.json; theory: README.md.
+Read downwards: losses (of TD3, DDPG or DQN), update, training loop; new is parts/hindsight.py.
 """
 
 from copy import deepcopy
@@ -135,7 +134,8 @@ def her(
     logger = run_setup.open_logger(__name__, settings, env, ac, backend)
     checkpoint = Checkpoint(learner, buffer=buffer, env=env, test_env=test_env, logger=logger)
     fixed = run_setup.settings_for(settings, update) | dict(recipe=recipe)
-    explore = partial(core.explore, env, recipe.bounds, act_noise=act_noise, random_eps=random_eps)
+    noise = run_setup.settings_for(settings, core.explore)
+    explore = partial(core.explore, env, recipe.bounds, **noise)
 
     def policy(obs):
         return ac.act(to_tensor(obs, device))
