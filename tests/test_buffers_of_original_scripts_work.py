@@ -188,11 +188,10 @@ class FilledByTheScript(ReplayBuffer):
 
 @pytest.mark.parametrize("saved_after", [[30, 55], [13, 20], [4, 7], [10, 11, 40]])
 def test_what_a_script_has_filled_itself_is_saved_whole(saved_after, tmp_path):
-    buffer, k = FilledByTheScript(2, 1, 10), 0
-    for until in saved_after:
-        for k in range(k, until):
+    buffer = FilledByTheScript(2, 1, 10)
+    for first, until in zip([0, *saved_after], saved_after):
+        for k in range(first, until):
             buffer.store([k, k], k, k, [k + 1, k + 1], False)
-        k = until
         Checkpoint(folder=tmp_path, buffer=buffer).save(until)
     restored = FilledByTheScript(2, 1, 10)
     assert Checkpoint(folder=tmp_path, buffer=restored).restore() == saved_after[-1]

@@ -5,6 +5,7 @@ Each is given to a training function as a script of the original library gives i
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from spinup.parts.envs import Episode, VectorEnv
 from spinup.parts.errors import UserError
 from spinup.parts.hidden_state import find_hidden_state
 from spinup.parts.standardize import standardize
+from spinup.results.playback import load_policy_and_env
 
 SCRIPT = """
 import gym
@@ -269,3 +271,43 @@ def test_a_space_that_is_none_gets_a_sentence(name, space):
 def test_a_gymnasium_wrapper_around_the_old_reset_says_what_to_do():
     with pytest.raises(UserError, match="Take the wrapper off"):
         VectorEnv(lambda: gymnasium.wrappers.TimeLimit(OldInterfaceOfGymnasium(), 5))
+
+
+@pytest.mark.parametrize("algorithm", ["vpg", "ppo", "trpo", "reinforce", "ddpg", "td3", "sac"])
+def test_networks_take_the_spaces_of_the_old_gym(algorithm):
+    """As scripts with a loop of their own make them."""
+    core = import_module(f"spinup.algos.pytorch.{algorithm}.core")
+    env = old_gym.make("Pendulum-v1")
+    ac = core.MLPActorCritic(env.observation_space, env.action_space, hidden_sizes=(8,))
+    assert ac.act(torch.zeros(3)).shape == (1,)
+    if algorithm in ("vpg", "ppo", "trpo", "reinforce"):
+        discrete = old_gym.make("CartPole-v1")
+        ac = core.MLPActorCritic(discrete.observation_space, discrete.action_space)
+        assert ac.act(torch.zeros(4)) in (0, 1)
+
+
+def test_a_run_of_an_old_environment_can_be_watched_in_its_successor(tmp_path):
+    subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, check=True, capture_output=True)
+    env, get_action = load_policy_and_env(
+        tmp_path / "run", env_fn=lambda: gymnasium.make("CartPole-v1")
+    )
+    assert get_action(env.reset(seed=0)[0]) in (0, 1)
+    with pytest.raises(UserError, match="has learned with observations"):
+        load_policy_and_env(tmp_path / "run", env_fn=lambda: gymnasium.make("Acrobot-v1"))
+
+
+@pytest.mark.parametrize("values", [4, 5])
+def test_a_step_without_info_is_a_step(values):
+    class Silent(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            ends = (True,) if values == 4 else (True, False)
+            return (np.zeros(1, np.float32), 1.0, *ends, None)
+
+    env = VectorEnv(Silent, 1, seed=0)
+    assert env.step([0]).episodes == [Episode(1.0, 1)]

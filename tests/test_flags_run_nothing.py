@@ -222,3 +222,18 @@ def test_flags_are_over_a_config():
     fitted = [cli_train.fit_variant(ALGORITHMS[0], config, v) for v in grid.variants()]
     rest = dict(env_name="A", ac_kwargs=dict(x=1, y=3))
     assert fitted == [rest | dict(gamma=0.7), rest | dict(gamma=0.8)]
+
+
+@pytest.mark.parametrize("typed", ["True", "1.50", "0x10", "{'A': 1}"])
+def test_what_is_no_string_is_not_made_one(typed):
+    """Else `--tag 1.50` would be the tag 1.5."""
+
+    def tagged(env_fn, tag="Abc"): ...
+
+    with pytest.raises(UserError, match="--tag must be a string; put it in quotes twice"):
+        flags.fit(tagged, dict(tag=flags.literal(typed)))
+    assert flags.fit(tagged, dict(tag=flags.literal(repr(typed)))) == dict(tag=typed)
+
+
+def test_an_infinite_time_limit_is_a_number():
+    assert flags.fit(spinup.ppo_pytorch, dict(max_ep_len="inf")) == dict(max_ep_len=math.inf)

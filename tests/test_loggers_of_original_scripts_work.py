@@ -131,3 +131,33 @@ def test_names_that_scripts_import():
     assert not serialization_utils.is_json_serializable(np.zeros(2))
     assert mpi_tools.mpi_statistics_scalar([1.0, 3.0], with_min_and_max=True) == (2, 1, 1, 3)
     assert (mpi_tools.proc_id(), mpi_tools.num_procs(), mpi_tools.mpi_avg(2.0)) == (0, 1, 2.0)
+
+
+def test_a_checkpoint_knows_the_framework_of_its_logger_when_it_saves(tmp_path):
+    """Also where a script names its network to the logger later than the checkpoint is made."""
+
+    def drawn(epochs, folder, resume):
+        torch.manual_seed(0)
+        logger = EpochLogger(output_dir=folder, resume=resume)
+        network = torch.nn.Linear(2, 2)
+        checkpoint = Checkpoint(logger=logger, network=network)
+        logger.setup_pytorch_saver(network)
+        numbers = []
+        for _ in checkpoint.epochs(epochs, resume):
+            numbers.append(torch.rand(1).item())
+            logger.log_tabular("Epoch", 0)
+            logger.dump_tabular()
+        return numbers
+
+    whole = drawn(4, tmp_path / "whole", False)
+    parts = drawn(2, tmp_path / "parts", False) + drawn(4, tmp_path / "parts", True)
+    assert parts == whole
+
+
+def test_a_run_that_is_overwritten_loses_its_table_whatever_its_name(tmp_path):
+    for overwrite in (False, True):
+        logger = EpochLogger(output_dir=tmp_path, output_fname="log.txt", overwrite=overwrite)
+        logger.log_tabular("Epoch", 1)
+        logger.dump_tabular()
+        logger.close()
+    assert not (tmp_path / "older_runs").exists()

@@ -42,14 +42,17 @@ PYTHON = dict(
     policy_delay=2,
     train_pi_iters=2,
     train_v_iters=2,
+    n_step=3,
+    n_steps=5,
     ac_kwargs=dict(hidden_sizes=[8, 4]),
 )
 NUMPY = {key: np.int64(value) for key, value in PYTHON.items() if isinstance(value, int)}
 NUMPY |= {key: np.float32(value) for key, value in PYTHON.items() if isinstance(value, float)}
+DOUBLE = {key: np.float64(value) for key, value in PYTHON.items() if isinstance(value, float)}
+DOUBLE = PYTHON | DOUBLE | dict(act_noise=np.array(0.25))
 NUMPY |= dict(max_ep_len=np.inf, ac_kwargs=dict(hidden_sizes=np.array([8, 4])))
 ROUND = {key: float(value) for key, value in PYTHON.items() if isinstance(value, int)}
 ROUND |= dict(max_ep_len=float("inf"), ac_kwargs=dict(hidden_sizes=(8, np.int32(4))))
-ROUND |= dict(train_pi_iters=2, train_v_iters=2)  # whole floats are of use where there are many
 
 
 def train(algorithm, values, folder):
@@ -69,7 +72,7 @@ def train(algorithm, values, folder):
 @pytest.mark.parametrize("algorithm", spinup.ALGORITHMS["pytorch"])
 def test_equal_numbers_give_equal_runs(algorithm, tmp_path):
     table, config = train(algorithm, PYTHON, tmp_path / "python")
-    for name, values in dict(numpy=NUMPY, round=PYTHON | ROUND).items():
+    for name, values in dict(numpy=NUMPY, double=DOUBLE, round=PYTHON | ROUND).items():
         assert train(algorithm, values, tmp_path / name) == (table, config)
 
 

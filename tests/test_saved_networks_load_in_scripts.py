@@ -11,8 +11,11 @@ import pytest
 import torch
 
 import spinup
+from spinup import ppo_pytorch
+from spinup.algos.pytorch.ppo import core as core_of_ppo
 from spinup.parts.errors import UserError
 from spinup.parts.make_env import EnvMaker
+from spinup.parts.pytorch.architecture import records_architecture
 from spinup.run import main
 from spinup.utils.test_policy import load_policy_and_env, run_policy
 
@@ -220,3 +223,33 @@ def test_the_policy_is_checked_where_the_environment_is_none(tmp_path):
         pytest.raises(UserError, match="no saved model"),
     ):
         load_policy_and_env(tmp_path)
+
+
+class Named(core_of_ppo.MLPActorCritic):
+    """With an attribute of the user's own that has the name of ours."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.architecture = "mine"
+
+
+@records_architecture
+class WithKeywords(core_of_ppo.MLPActorCritic):
+    def __init__(self, observation_space, action_space, **settings):
+        super().__init__(observation_space, action_space, **settings)
+
+
+@pytest.mark.parametrize("kind", [Named, WithKeywords])
+def test_networks_of_a_user_train_and_load(kind, tmp_path):
+    ppo_pytorch(
+        lambda: gym.make("CartPole-v1"),
+        kind,
+        dict(hidden_sizes=(8,)),
+        steps_per_epoch=60,
+        epochs=1,
+        train_pi_iters=1,
+        train_v_iters=1,
+        logger_kwargs=dict(output_dir=tmp_path),
+    )
+    ac = spinup.load(tmp_path, actor_critic=kind)
+    assert ac.act(torch.zeros(4)) in (0, 1) and ac.pi.logits_net[0].out_features == 8
