@@ -15,11 +15,12 @@ COMMANDS |= {"--help": "help", "-h": "help", "--version": "version"}
 
 def __getattr__(name: str):
     """Names of the original, such as SUBSTITUTIONS; what they need is not imported before."""
-    from spinup.cli import names
+    if not name.startswith("__"):  # Python itself asks for `__path__`, too early for any import
+        from spinup.cli import names
 
-    if name not in names.__all__:
-        raise AttributeError(f"spinup.run has no attribute {name!r}")
-    return getattr(names, name)
+        if name in names.__all__:
+            return getattr(names, name)
+    raise AttributeError(f"spinup.run has no attribute {name!r}")
 
 
 def dispatch(argv):

@@ -138,7 +138,7 @@ def training(rng) -> list[str]:
     own = kinds[algorithm]
     given = {}
     for flag, word in zip(*[iter(QUICK.split())] * 2):
-        if flags.SHORT_FOR.get(flag[2:], flag[2:]).split(":")[0] in own | set(flags.LAUNCHER):
+        if flags.SUBSTITUTIONS.get(flag[2:], flag[2:]).split(":")[0] in own | set(flags.LAUNCHER):
             given[flag] = [word]
     continuous, goals = algorithm in ("ddpg", "td3", "sac"), algorithm == "her"
     usual = "spinup/BitFlip-v0" if goals else "Pendulum-v1" if continuous else "CartPole-v1"
@@ -186,7 +186,7 @@ def random_flag(rng, own, kinds) -> str:
     if chance < 0.6:
         name = rng.choice(sorted(own))
     elif chance < 0.8:
-        name = rng.choice((*flags.LAUNCHER, *flags.SHORT_FOR, "hid", "hid"))
+        name = rng.choice((*flags.LAUNCHER, *flags.SUBSTITUTIONS, "hid", "hid"))
     elif chance < 0.9:
         inside = "ac_kwargs:hidden_sizes", "ac_kwargs:activation", "ac_kwargs:normalize"
         more = (
@@ -242,6 +242,7 @@ def quick(run) -> list[str]:
 
     own, words = known_settings()[run] | set(flags.LAUNCHER), []
     for flag, word in zip(*[iter(QUICK.split())] * 2):
-        if flag != "--exp_name" and flags.SHORT_FOR.get(flag[2:], flag[2:]).split(":")[0] in own:
+        setting = flags.SUBSTITUTIONS.get(flag[2:], flag[2:]).partition(":")[0]
+        if flag != "--exp_name" and setting in own:
             words += [flag, word]
     return words
