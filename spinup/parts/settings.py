@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,16 @@ def _as_python(value):
     if type(value) in (list, tuple):
         return type(value)(_as_python(inside) for inside in value)
     return value
+
+
+def layer_sizes(sizes: int | Sequence[int] | np.ndarray) -> tuple[int, ...]:
+    """The widths of hidden layers, Python's integers or NumPy's; one number means one layer."""
+    listed = as_python(dict(sizes=sizes))["sizes"]
+    listed = [listed] if isinstance(listed, int) else listed
+    several = isinstance(listed, (list, tuple)) and len(listed) > 0
+    if several and all(type(size) is int and size > 0 for size in listed):
+        return tuple(listed)
+    raise UserError(f"hidden_sizes must be integers above 0 like [64,64], not {sizes!r}.")
 
 
 def differences(saved: dict, settings: dict) -> list[str]:

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
-from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from spinup.parts.errors import UserError, did_you_mean
+from spinup.parts.image_layout import image_layout, is_image
 from spinup.parts.mpi import mpi_sum
 from spinup.parts.pytorch import fast
 
@@ -145,33 +144,9 @@ def update_normalizers(network: nn.Module, obs: Tensor) -> None:
             module.update(obs)
 
 
-SMALLEST_IMAGE = 10  # pixels in height and in width
 FULL_KERNELS = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # channels, kernel, stride, padding
 FULL_KERNELS_FROM = 60  # pixels, below which those would leave little of where things are
 SMALL_KERNELS = ((16, 3, 2, 1), (32, 3, 2, 1), (32, 3, 1, 1))
-
-
-def is_image(space: gym.Space) -> bool:
-    """Whether observations are images: bytes up to 255 in two dimensions or three.
-
-    A fourth dimension, frames one after the other, is an image too.
-    """
-    if not isinstance(space, Box) or space.dtype != np.uint8 or not 2 <= len(space.shape) <= 4:
-        return False
-    _, height, width, _ = image_layout(space.shape)
-    return min(height, width) >= SMALLEST_IMAGE and bool((space.high == 255).all())
-
-
-def image_layout(shape: Sequence[int]) -> tuple[int, int, int, bool]:
-    """Channels (of all frames), height, width, and whether the channels of a frame come last.
-
-    The shape tells: of (4, 84, 84) and (84, 84, 3), the smaller end counts the channels.
-    """
-    frames, image = (shape[:-3], shape[-3:]) if len(shape) > 2 else ((), (1, *shape))
-    last = image[-1] < image[0]
-    height, width = image[:2] if last else image[1:]
-    channels = int(np.prod(frames)) * (image[-1] if last else image[0])
-    return channels, height, width, last
 
 
 class ImageEncoder(nn.Module):

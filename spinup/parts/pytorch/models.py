@@ -8,7 +8,7 @@ import inspect
 import io
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from spinup.parts.pytorch.earlier import only_known
 from spinup.parts.pytorch.layers import KNOWN_ACTIVATIONS, activation_by_name
 from spinup.parts.pytorch.mpi import sync_params
 from spinup.parts.pytorch.tensors import to_tensor
-from spinup.parts.settings import as_python
+from spinup.parts.settings import layer_sizes
 
 HOW_TO_LOAD = (
     "spinup.load('RUN') gives the network, with ac.act and ac.pi; torch.load only gives this dict "
@@ -78,16 +78,6 @@ def check_ac_kwargs(actor_critic: Callable, ac_kwargs: dict | None) -> dict:
     if "hidden_sizes" in ac_kwargs:
         ac_kwargs["hidden_sizes"] = layer_sizes(ac_kwargs["hidden_sizes"])
     return ac_kwargs
-
-
-def layer_sizes(sizes: int | Sequence[int] | np.ndarray) -> tuple[int, ...]:
-    """The widths of hidden layers, Python's integers or NumPy's; one number means one layer."""
-    listed = as_python(dict(sizes=sizes))["sizes"]
-    listed = [listed] if isinstance(listed, int) else listed
-    several = isinstance(listed, (list, tuple)) and len(listed) > 0
-    if several and all(type(size) is int and size > 0 for size in listed):
-        return tuple(listed)
-    raise UserError(f"hidden_sizes must be integers above 0 like [64,64], not {sizes!r}.")
 
 
 def device_by_name(name: str | torch.device) -> torch.device:
