@@ -24,9 +24,7 @@ def main(argv=None, name="spinup watch", episodes=5):
     env = make_run_env(folder, env_fn, mode)
     itr = args.itr if args.itr >= 0 else "last"
     network_class = named_class(args.actor_critic)
-    get_action = load_policy_for(
-        folder, env, itr, args.deterministic, network_class, args.trust_graph
-    )
+    get_action = load_policy_for(folder, env, itr, args.deterministic, network_class)
     if args.video:
         check_rendering(env)
     render = not args.norender
@@ -48,7 +46,6 @@ def _parser(name, episodes) -> argparse.ArgumentParser:
     add("--seed", type=int, help="seed of the first episode's start")
     add("--env", help="play in this environment, instead of the run's own")
     add("--actor_critic", metavar="MODULE:CLASS", help="networks of your own")
-    add("--trust_graph", action="store_true", help="run a TensorFlow graph")
     return parser
 
 

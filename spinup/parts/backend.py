@@ -29,13 +29,11 @@ class Backend(Protocol):
     def use_threads(self, network: Any = None, batch_size: int = 0) -> None:
         """Divide the cores among the processes here; only as many threads as a batch can use."""
 
-    def build_network(
-        self, actor_critic: Any, env: Any, ac_kwargs: dict | None = None, device: str = "cpu"
-    ) -> Any:
-        """Make a network for the spaces of an environment, the same in all processes."""
+    def setup_saver(self, logger: Any, network: Any) -> None:
+        """Let the logger of a run save its network."""
 
     def save_model(self, path: Path, network: Any) -> None:
-        """Write a network: tensors and a description, nothing that could run."""
+        """Write a network, in a way that reading it can run nothing but the network."""
 
     def load_model(self, path: Path, actor_critic: Any = None) -> Any:
         """Read what `save_model` wrote; a network class of the user's own must be given."""

@@ -96,7 +96,7 @@ class DivergenceCheck:
     def check_weights(self, parts: dict | None = None) -> None:
         """Stop if a network or an optimizer holds a number that is not finite."""
         for name, part in (self.parts if parts is None else parts).items():
-            bad = [key for key, tensor in _tensors(part) if not bool(tensor.isfinite().all())]
+            bad = [key for key, values in _tensors(part) if not _is_finite(values)]
             if bad:
                 more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
                 self.stop(f"the weights of {name} ({bad[0]}{more}) are not finite", self._advice())
@@ -140,10 +140,18 @@ class DivergenceCheck:
 
 def _tensors(part):
     """The weights of a network or the state of an optimizer, by name; of any other part, none."""
+    if hasattr(part, "named_arrays"):  # all that TensorFlow keeps in a session
+        return part.named_arrays()
     if hasattr(part, "named_parameters"):
         learned = [(name, p) for name, p in part.named_parameters() if p.requires_grad]
         return [*learned, *((n, b) for n, b in part.named_buffers() if b.is_floating_point())]
     return _inside(part.state_dict(), "state") if hasattr(part, "param_groups") else []
+
+
+def _is_finite(values):
+    if isinstance(values, (np.ndarray, np.generic)):
+        return all_finite(np.asarray(values))
+    return bool(values.isfinite().all())
 
 
 def _inside(tree, name):

@@ -213,6 +213,7 @@ class Logger:
 
     def setup_tf_saver(self, sess: Any, inputs: dict, outputs: dict) -> None:
         """Let `save_state` save a TensorFlow graph: its session, its inputs and outputs by name."""
+        self.backend = self.backend or backend_named("tf1")
         self.tf_saver_elements = dict(session=sess, inputs=inputs, outputs=outputs)
         self.tf_saver_info = {
             "inputs": {key: tensor.name for key, tensor in inputs.items()},

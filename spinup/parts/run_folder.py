@@ -157,6 +157,7 @@ RUN_FILES = (
     "checkpoint",
     "tf1_save*",
     "vars*.pt",
+    "vars*.npz",
     "job.json",
     "output.txt",
     DIVERGED_FILE,

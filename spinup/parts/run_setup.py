@@ -107,7 +107,7 @@ def open_logger(
     logger = EpochLogger(**logger_kwargs, resume=resume, backend=backend)
     config |= _describe(env, settings["env_fn"], backend)
     logger.save_config(config)
-    logger.setup_pytorch_saver(network)
+    backend.setup_saver(logger, network)
     name = config["environment"]["id"] or config["environment"]["made_by"]
     about = f"{config['algorithm']} on {name}, seed {settings['seed']}: {logger.output_dir}"
     logger.log(printable(about))

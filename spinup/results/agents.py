@@ -16,9 +16,10 @@ from spinup.parts.run_folder import require_run
 
 
 def load(path: Path | str, itr: int | str = "last", actor_critic: Callable | None = None) -> Any:
-    """The network of a trained PyTorch agent, on the CPU and in evaluation mode.
+    """The network of a trained agent; one of PyTorch's is on the CPU and in evaluation mode.
 
-    `ac.act(obs)` gives actions; parts such as `ac.pi` are ordinary modules.
+    `ac.act(obs)` gives actions. Parts of a PyTorch network, such as `ac.pi`, are ordinary modules;
+    one of TensorFlow's is a session with the tensors of its inputs and outputs.
 
     path: the run folder, or a saved model in it, such as pyt_save/model.pt
     itr: which saved model of a run; 'last', or the number of one that was kept
@@ -33,10 +34,7 @@ def load(path: Path | str, itr: int | str = "last", actor_critic: Callable | Non
         return backend_named("pytorch").load_model(path, actor_critic).eval()
     folder = require_run(path, "spinup.load")
     if is_tf_run(folder):
-        raise UserError(
-            f"The agent in {folder} is a TensorFlow graph, not a network of PyTorch's. For a "
-            f"function that acts: load_policy_and_env({str(folder)!r}, trust_graph=True)."
-        )
+        return load_graph(folder, itr, actor_critic)
     return load_network(folder, itr, actor_critic)
 
 
@@ -69,26 +67,20 @@ def policy_of_network(network: Any, deterministic: bool = False) -> Callable:
     return lambda obs: act(np.asarray(obs)[None])[0]
 
 
-def load_tf_policy(
-    fpath: Path | str,
-    itr: int | str = "last",
-    deterministic: bool = False,
-    trust_graph: bool = False,
-) -> Callable:
-    """A function that gives the action of a saved TensorFlow agent.
-
-    trust_graph: say that you know where it comes from, for a graph is a program: among its
-        operations may be some that read and write files
-    """
-    if not trust_graph:
-        raise UserError(
-            f"The agent in {fpath} is a TensorFlow graph, which is a program and may write files "
-            "when it runs. If you trust it: spinup watch … --trust_graph (in a program: "
-            "trust_graph=True)."
-        )
+def load_graph(
+    fpath: Path | str, itr: int | str = "last", actor_critic: Callable | None = None
+) -> Any:
+    """The saved graph of a TensorFlow agent; one that could do more than compute is refused."""
     folders = [path for path in Path(fpath).glob("tf1_save*") if path.is_dir()]
     folder = _numbered(folders, Path(fpath) / "tf1_save", itr)
-    act = backend_named("tf1").policy_of(folder, deterministic)  # type: ignore[arg-type]
+    return backend_named("tf1").load_model(folder, actor_critic)
+
+
+def load_tf_policy(
+    fpath: Path | str, itr: int | str = "last", deterministic: bool = False
+) -> Callable:
+    """A function that gives the action of a saved TensorFlow agent."""
+    act = backend_named("tf1").policy_of(load_graph(fpath, itr), deterministic)
     return lambda obs: act(np.asarray(obs)[None])[0]
 
 

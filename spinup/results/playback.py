@@ -37,7 +37,6 @@ def load_policy_and_env(
     actor_critic: Callable | None = None,
     env_fn: Callable | None = None,
     render_mode: str | None = None,
-    trust_graph: bool = False,
 ) -> tuple[gym.Env | None, Callable]:
     """The environment of a run, and a function that gives the agent's action for an observation.
 
@@ -49,7 +48,6 @@ def load_policy_and_env(
     actor_critic: the class of the networks, where it is one of your own
     env_fn: makes the environment, where it was one of your own
     render_mode: how the environment shows itself, 'human' or 'rgb_array'
-    trust_graph: run the graph of a TensorFlow agent, as `load_tf_policy` says
     """
     folder = require_run(fpath, "To load a policy one")
     env = None
@@ -61,7 +59,7 @@ def load_policy_and_env(
         warnings.warn(
             paragraph(f"{error} The environment is None; the policy is loaded."), stacklevel=2
         )
-    return env, load_policy_for(folder, env, itr, deterministic, actor_critic, trust_graph)
+    return env, load_policy_for(folder, env, itr, deterministic, actor_critic)
 
 
 def load_policy_for(
@@ -70,7 +68,6 @@ def load_policy_for(
     itr: int | str = "last",
     deterministic: bool = False,
     actor_critic: Callable | None = None,
-    trust_graph: bool = False,
 ) -> Callable:
     """A function that gives the agent's action as `env` takes it, whose spaces must be its own.
 
@@ -81,7 +78,7 @@ def load_policy_for(
         space = env.action_space
         _check_spaces(folder, env)
     if is_tf_run(folder):
-        get_action = load_tf_policy(folder, itr, deterministic, trust_graph)
+        get_action = load_tf_policy(folder, itr, deterministic)
     else:
         network = load_network(folder, itr, actor_critic)
         get_action = policy_of_network(network, deterministic)

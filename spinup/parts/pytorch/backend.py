@@ -32,6 +32,7 @@ __all__ = [
     "save_variables",
     "seed",
     "set_rng_state",
+    "setup_saver",
     "state_dict",
     "tensor",
     "use_threads",
@@ -72,6 +73,10 @@ def build_network(
 ) -> nn.Module:
     spaces = env.observation_space, env.action_space
     return models.build_network(actor_critic, *spaces, ac_kwargs, device)
+
+
+def setup_saver(logger: Any, network: nn.Module) -> None:
+    logger.setup_pytorch_saver(network)
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
