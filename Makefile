@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := mujoco,box2d,atari,robotics,mpi,gym,ray,tensorboard,wandb,onnx,dev
+EXTRAS := mujoco,box2d,atari,robotics,mpi,gym,tf,ray,tensorboard,wandb,onnx,dev
 DEMO := data/demo/demo_s0
 
 .PHONY: help setup demo test lint types shell bench bench-quick stress fuzz clean

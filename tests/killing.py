@@ -16,6 +16,8 @@ from pathlib import Path
 import kinds
 import numpy as np
 
+import spinup
+
 REPOSITORY = Path(__file__).parents[1]
 SETTINGS = dict(
     reinforce="reinforce --env CartPole-v1 --steps_per_epoch 400 --epochs 5 --baseline value "
@@ -49,13 +51,18 @@ SETTINGS |= {
     "dqn prioritized": SETTINGS["dqn"] + " --prioritized --n_step 3 --ac_kwargs:dueling",
     "sac discrete": SETTINGS["sac"].replace("Pendulum-v1", "CartPole-v1"),
 }
+# The same as computation graphs.
+TF1 = {
+    f"{name}_tf1": f"{name}_tf1" + SETTINGS[name].removeprefix(name).partition(" --ac_kwargs")[0]
+    for name in spinup.ALGORITHMS["tf1"]
+}
 # Calls in one epoch of the settings above, about: what a random instant is drawn from.
 INSTANTS = dict(step=400, gradient_step=60, fsync=5, torn=5, replace=3)
 
 
 def command(algorithm, folder, num_envs=1, cpu=1) -> list[str]:
     """The command line of a small run whose data are kept in `folder`."""
-    words = SETTINGS[algorithm].split()
+    words = (SETTINGS | TF1)[algorithm].split()
     words += f"--num_envs {num_envs} --cpu {cpu} --seed 7 --exp_name run".split()
     return [sys.executable, str(Path(__file__)), *words, "--data_dir", str(folder)]
 
@@ -120,7 +127,8 @@ def remains(folder) -> dict:
     rows = [line.split("\t") for line in (run_folder / "progress.txt").read_text().splitlines()]
     time_column = rows[0].index("Time")
     found["progress.txt"] = [row[:time_column] + row[time_column + 1 :] for row in rows]
-    found["model.pt"] = (run_folder / "pyt_save" / "model.pt").read_bytes()
+    for path in run_folder.glob("pyt_save/model.pt"):  # a saved graph names where it was made
+        found["model.pt"] = path.read_bytes()
     return found
 
 
@@ -160,6 +168,11 @@ def set_trap(kill_at):
         from spinup.parts.envs import VectorEnv
 
         VectorEnv.step = sprung(VectorEnv.step)
+    elif place == "session_run":
+        from spinup.parts.tf1.framework import tf
+
+        make = tf.Session.make_callable
+        tf.Session.make_callable = lambda *args: sprung(make(*args))
     else:
         from spinup.parts.pytorch.fast.capture import Capture
 

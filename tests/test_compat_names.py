@@ -29,6 +29,22 @@ ON_POLICY_CORE = dict(
     MLPActorCritic="observation_space action_space hidden_sizes=(64,64) activation=Tanh",
     **{"Actor.forward": "self obs act=None"},
 )
+TF1_ON_POLICY_CORE = dict(
+    combined_shape="length shape=None",
+    placeholder="dim=None",
+    placeholders="",
+    placeholder_from_space="space",
+    placeholders_from_spaces="",
+    mlp="x hidden_sizes=(32,) activation=tanh output_activation=None",
+    get_vars="scope=",
+    count_vars="scope=",
+    gaussian_likelihood="x mu log_std",
+    discount_cumsum="x discount",
+    mlp_categorical_policy="x a hidden_sizes activation output_activation action_space",
+    mlp_gaussian_policy="x a hidden_sizes activation output_activation action_space",
+    mlp_actor_critic="x a hidden_sizes=(64,64) activation=tanh output_activation=None policy=None "
+    "action_space=None",
+)
 SIGNATURES = {
     "spinup.algos.pytorch.reinforce.core": ON_POLICY_CORE,
     "spinup.algos.pytorch.vpg.core": ON_POLICY_CORE,
@@ -91,6 +107,28 @@ SIGNATURES = {
         "start_steps=10000 update_after=1000 update_every=50 num_test_episodes=10 "
         "max_ep_len=1000 logger_kwargs=None save_freq=1",
         ReplayBuffer="obs_dim act_dim size",
+    ),
+    "spinup.algos.tf1.vpg.core": TF1_ON_POLICY_CORE,
+    "spinup.algos.tf1.ppo.core": TF1_ON_POLICY_CORE,
+    "spinup.algos.tf1.vpg.vpg": dict(
+        vpg="env_fn actor_critic=mlp_actor_critic ac_kwargs=None seed=0 steps_per_epoch=4000 "
+        "epochs=50 gamma=0.99 pi_lr=0.0003 vf_lr=0.001 train_v_iters=80 lam=0.97 "
+        "max_ep_len=1000 logger_kwargs=None save_freq=10",
+        VPGBuffer="obs_dim act_dim size gamma=0.99 lam=0.95",
+    ),
+    "spinup.algos.tf1.ppo.ppo": dict(
+        ppo="env_fn actor_critic=mlp_actor_critic ac_kwargs=None seed=0 steps_per_epoch=4000 "
+        "epochs=50 gamma=0.99 clip_ratio=0.2 pi_lr=0.0003 vf_lr=0.001 train_pi_iters=80 "
+        "train_v_iters=80 lam=0.97 max_ep_len=1000 target_kl=0.01 logger_kwargs=None save_freq=10",
+        PPOBuffer="obs_dim act_dim size gamma=0.99 lam=0.95",
+    ),
+    "spinup.utils.mpi_tf": dict(
+        flat_concat="xs", assign_params_from_flat="x params", sync_params="params",
+        sync_all_params="",
+        **{
+            "MpiAdamOptimizer.compute_gradients": "self loss var_list",
+            "MpiAdamOptimizer.apply_gradients": "self grads_and_vars global_step=None name=None",
+        },
     ),
     "spinup.utils.logx": dict(
         Logger="output_dir=None output_fname=progress.txt exp_name=None",
@@ -157,7 +195,7 @@ def test_signature(module, name):
         found = getattr(found, part)
     # The learners' buffers take the same arguments through *args; look at the class beneath.
     if name in ("VPGBuffer", "PPOBuffer", "GAEBuffer", "ReplayBuffer", "SegmentBuffer"):
-        found = found.__mro__[1]
+        found = found.__mro__[1] if found.__mro__[1] is not object else found
     parameters = list(inspect.signature(found).parameters.values())
     wanted = SIGNATURES[module][name].split()
     for parameter, word in zip(parameters, wanted, strict=False):

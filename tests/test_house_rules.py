@@ -26,6 +26,7 @@ FOLDERS = sorted(
 ALGORITHMS = [f"{folder.parent.name}/{folder.name}" for folder in FOLDERS]
 PYTORCH = [name for name in ALGORITHMS if name.startswith("pytorch/")]
 LONGEST, LONGER = 170, {"pytorch/acer": 220}  # lines; ACER is four ideas in one
+LONGER |= {name: 205 for name in ALGORITHMS if name.startswith("tf1/")}  # which build a graph, too
 FROM_THE_LAUNCHER = {"env_name", "env_kwargs", "exp_name", "num_cpu"}
 
 every_source = pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_there_are_algorithms_and_the_table_names_them_all():
 # --- An algorithm's file ---
 
 
-@pytest.mark.parametrize("name", PYTORCH)
+@every_algorithm
 def test_an_algorithm_reads_downwards(name):
     """Learner, losses, update, (helpers,) make_learner, the training function, launch."""
     algorithm, order = folder_of(name).name, []
@@ -117,7 +118,7 @@ def test_an_algorithm_fits_on_a_few_screens(name):
     assert lines <= LONGER.get(name, LONGEST), f"{name} has {lines} lines"
 
 
-@pytest.mark.parametrize("name", PYTORCH)
+@every_algorithm
 def test_an_algorithm_can_be_run_as_a_file(name):
     (launch,) = [node for node in parse(source_of(name)).body if is_launch(node)]
     start = f"from spinup.cli.train import launch\nlaunch({folder_of(name).name}, __file__)"
@@ -146,7 +147,7 @@ def test_the_docstring_explains_every_parameter_and_no_other(name):
     assert explained == parameters
 
 
-@pytest.mark.parametrize("name", PYTORCH)
+@every_algorithm
 def test_the_signature_begins_as_the_original_did(name):
     parameters, _ = training_function(name)
     assert parameters[:5] == ["env_fn", "actor_critic", "ac_kwargs", "seed", "steps_per_epoch"]
@@ -175,6 +176,31 @@ def collecting_loop(name):
     return [
         lines[i - 1] for i in range(loops[0].lineno, loops[0].end_lineno + 1) if i not in choice
     ]
+
+
+TF1 = [name for name in ALGORITHMS if name.startswith("tf1/")]
+
+
+@pytest.mark.parametrize("name", TF1)
+def test_a_graph_reads_like_its_sister(name):
+    """The same names in the same order; settings with the same defaults, in the same words."""
+    nodes, settings = [], []
+    for each in (name, name.replace("tf1/", "pytorch/")):
+        defined = [
+            n for n in parse(source_of(each)).body if isinstance(n, (ast.ClassDef, ast.FunctionDef))
+        ]
+        nodes.append([node.name for node in defined])
+        (train,) = [node for node in defined if node.name == folder_of(each).name]
+        defaults = [ast.unparse(default) for default in train.args.defaults]
+        meanings = ast.get_docstring(train).splitlines()
+        settings.append(
+            [[*filter(lambda d: "core." not in d, defaults)], training_function(each)[0], meanings]
+        )
+    ours, sisters = nodes
+    assert ours == sisters
+    assert settings[0][:2] == settings[1][:2]
+    differ = [a.split(": ")[0] for a, b in zip(settings[0][2], settings[1][2]) if a != b]
+    assert differ == ["actor_critic", "ac_kwargs"]
 
 
 def test_off_policy_algorithms_collect_alike():
@@ -463,10 +489,10 @@ def test_ruff_has_nothing_to_say(command):
 # --- The signature defines ---
 
 
-@pytest.mark.parametrize("name", PYTORCH)
+@every_algorithm
 def test_the_name_at_the_top_is_the_training_function(name):
-    algorithm = folder_of(name).name
-    module = import_module(f"spinup.algos.pytorch.{algorithm}.{algorithm}")
-    function = getattr(spinup, f"{algorithm}_pytorch")
+    backend, algorithm = name.split("/")
+    module = import_module(f"spinup.algos.{backend}.{algorithm}.{algorithm}")
+    function = getattr(spinup, f"{algorithm}_{backend}")
     assert function is getattr(module, algorithm)
     assert list(inspect.signature(function).parameters) == training_function(name)[0]

@@ -28,6 +28,22 @@ def test_killed_and_resumed_equals_unbroken(algorithm, num_envs, cpu, tmp_path):
     assert [key for key in expected if found[key] != expected[key]] == []
 
 
+# Of a graph in the same way; a call of it is what takes a gradient step.
+GRAPH_INSTANTS = ["step:50", "torn:3", "session_run:150", "replace:4"]
+
+
+@pytest.mark.parametrize(("algorithm", "num_envs", "cpu"), [(name, 4, 2) for name in killing.TF1])
+def test_graphs_killed_and_resumed_equal_unbroken(algorithm, num_envs, cpu, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert killing.run_until_done(killing.command(algorithm, whole, num_envs, cpu), []) == 0
+    first = list(killing.TF1).index(algorithm) % 2
+    command = killing.command(algorithm, broken, num_envs, cpu)
+    assert killing.run_until_done(command, GRAPH_INSTANTS[first::2]) == 2
+    expected, found = killing.remains(whole), killing.remains(broken)
+    assert found.keys() == expected.keys()
+    assert [key for key in expected if found[key] != expected[key]] == []
+
+
 def test_the_comparison_sees_a_difference(tmp_path):
     """Another seed must not pass for the same run, or the test above would prove nothing."""
     one, other = (killing.command("dqn", tmp_path / name) for name in ("one", "other"))

@@ -5,5 +5,5 @@ To add an algorithm, add its folder under algos/<backend>/ and its name here.
 
 ALGORITHMS = {
     "pytorch": ("reinforce", "vpg", "trpo", "ppo", "acer", "dqn", "ddpg", "td3", "sac", "her"),
-    "tf1": (),
+    "tf1": ("vpg", "ppo"),
 }

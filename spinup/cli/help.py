@@ -45,5 +45,6 @@ INSTEAD = {
 
 def main(argv=None):
     algorithms = list(dict.fromkeys(a for names in spinup.ALGORITHMS.values() for a in names))
-    tf1 = ", some as ALGO_tf1" if spinup.ALGORITHMS["tf1"] else ""
+    with_tf1 = ", ".join(spinup.ALGORITHMS["tf1"])
+    tf1 = f"; {with_tf1} also as ALGO_tf1, or with --backend tf1" if with_tf1 else ""
     print(HELP.format(algorithms=", ".join(algorithms), tf1=tf1))

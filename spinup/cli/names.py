@@ -13,6 +13,7 @@ __all__ = [
     "SUBSTITUTIONS",
     "add_with_backends",
     "algorithm_names",
+    "choose_backend",
     "friendly_err",
     "parse_and_execute_grid_search",
 ]
@@ -33,6 +34,30 @@ def algorithm_names() -> dict[str, str]:
     return names
 
 
+def choose_backend(cmd: str, args: list[str]) -> tuple[str, list[str]]:
+    """The algorithm that `--backend tf1` among the flags means, and the flags without it."""
+    found = [i for i, word in enumerate(args) if word.partition("=")[0] == "--backend"]
+    if not found:
+        return cmd, args
+    i = found[0]
+    _, equals, value = args[i].partition("=")
+    end = i + 1 if equals else i + 2
+    values = [value] if equals else args[i + 1 : end]
+    more = [word for word in args[end : end + 1] if not word.startswith("--")]
+    if len(found) > 1 or more or values not in ([name] for name in spinup.ALGORITHMS):
+        both = " or ".join(spinup.ALGORITHMS)
+        raise UserError(f"--backend takes one value, {both}; give --seed 0 1 to get a grid.")
+    algorithm = cmd
+    for name in spinup.ALGORITHMS:
+        algorithm = algorithm.removesuffix(f"_{name}")
+    if algorithm != cmd and cmd != f"{algorithm}_{values[0]}":
+        raise UserError(f"{cmd} is not an algorithm of {values[0]}: leave one of the two away.")
+    if algorithm in BASE_ALGO_NAMES and algorithm not in spinup.ALGORITHMS[values[0]]:
+        there = ", ".join(spinup.ALGORITHMS[values[0]])
+        raise UserError(f"{algorithm} has no version for {values[0]}; these have: {there}.")
+    return f"{algorithm}_{values[0]}", args[:i] + args[end:]
+
+
 def add_with_backends(algo_list: list[str]) -> list[str]:
     """The names of algorithms, and behind them each name with each backend at its end."""
     return algo_list + [f"{algo}_{backend}" for algo in algo_list for backend in ("tf1", "pytorch")]
@@ -49,6 +74,7 @@ def parse_and_execute_grid_search(cmd: str, args: list[str]) -> None:
     cmd: the algorithm, such as ppo or ppo_pytorch
     args: the flags and their values, such as ["--env", "CartPole-v1", "--seed", "0", "10"]
     """
+    cmd, args = choose_backend(cmd, args)
     names = algorithm_names()
     if cmd not in names:
         near = did_you_mean(cmd, names)
