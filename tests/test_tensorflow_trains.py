@@ -136,6 +136,20 @@ def test_a_users_own_actor_critic_trains(algorithm, tmp_path):
         ac.act(np.zeros(4), deterministic=True)
 
 
+def test_random_numbers_that_no_checkpoint_can_hold_are_named(tmp_path, capsys):
+    own = dict(actor_critic=own_actor_critic, ac_kwargs=dict(width=8))
+    sentence = "starts its random numbers again"
+    train("vpg", tmp_path / "own", epochs=1, **own)
+    train("vpg", tmp_path / "ours", epochs=1)
+    assert sentence not in capsys.readouterr().out
+    train("vpg", tmp_path / "ours", epochs=2, resume=True)
+    assert sentence not in capsys.readouterr().out
+    train("vpg", tmp_path / "own", epochs=2, resume=True, **own)
+    said = " ".join(capsys.readouterr().out.split())
+    assert sentence in said and "Multinomial" in said
+    assert len(table(tmp_path / "own")) == 2
+
+
 def test_a_bonus_for_an_entropy_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UserError, match="ent_coef needs the entropy"):
         train("ppo", tmp_path, actor_critic=own_actor_critic, ac_kwargs=dict(width=8), ent_coef=0.1)

@@ -123,7 +123,9 @@ def export(
         raise UserError(f"There is no folder {output.parent} to write to.")
     if list(folder.glob("tf1_save*")):
         raise UserError(
-            f"{folder} was trained with TensorFlow; only PyTorch's agents are exported."
+            f"{folder} was trained with TensorFlow; only PyTorch's agents are exported to ONNX. "
+            "Its folder tf1_save is a SavedModel, which TensorFlow and TensorFlow Serving read; "
+            "for an ONNX file train with --backend pytorch."
         )
     for name in ("onnx", "onnxscript", "onnxruntime"):
         try:

@@ -9,8 +9,14 @@ import numpy as np
 
 from spinup.parts.buffers import Rollout
 from spinup.parts.errors import UserError
+from spinup.parts.mpi import proc_id
+from spinup.parts.plain_text import say
 from spinup.parts.tf1.framework import tf
 from spinup.parts.tf1.mpi import sync_all_params, threads
+
+# Random operations whose place in their stream no checkpoint can read.
+NOT_SAVED = {"Multinomial", "RandomStandardNormal", "RandomUniform", "RandomUniformInt"}
+NOT_SAVED |= {"TruncatedNormal", "RandomShuffle", "RandomGamma", "RandomPoissonV2"}
 
 
 @contextlib.contextmanager
@@ -105,6 +111,14 @@ class Variables:
             raise UserError(f"There is no value for the variable {missing[0]}.")
         feed = {self.feeds[name]: state[name] for name in self.variables}
         self.session.run(self.assign_all, feed)
+        operations = self.session.graph.get_operations()
+        unsaved = {op.type for op in operations if "/Initializer/" not in op.name} & NOT_SAVED
+        if unsaved and proc_id() == 0:
+            say(
+                f"The networks sample with {sorted(unsaved)[0]} of TensorFlow, which starts its "
+                "random numbers again: from here on the run differs from one never stopped. With "
+                "standard_normal and uniform of spinup.parts.tf1.layers it would not."
+            )
 
     def named_arrays(self) -> list[tuple[str, np.ndarray]]:
         """The value of each floating-point variable, to see whether it is finite."""
