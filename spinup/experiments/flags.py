@@ -169,8 +169,10 @@ def fit(algorithm: Callable, settings: dict) -> dict:
         if key in LAUNCHER:
             fitted[key] = of_kind(key, value, LAUNCHER[key][0], INTEGERS.get(key, ())[2:])
         elif key in known:
-            words = limits_of(algorithm).get(key, ())[2:]
-            fitted[key] = of_kind(key, value, parameters[key].default, words)
+            limits = limits_of(algorithm).get(key, ())
+            if isinstance(next(iter(limits), None), str) and not isinstance(value, str):
+                value = str(value).lower()  # a choice may be called none; others are refused later
+            fitted[key] = of_kind(key, value, parameters[key].default, limits[2:])
         else:
             raise no_such_setting(name, key, [*known, *LAUNCHER, *SUBSTITUTIONS])
     return fitted
@@ -196,8 +198,6 @@ def of_kind(name: str, value: Any, default: Any, words: tuple = ()) -> Any:
         wanted = None if isinstance(value, bool) else "True or False"
     elif isinstance(default, int) and isinstance(value, float) and value.is_integer():
         return int(value)
-    elif isinstance(default, str) and value is None:
-        return "none"  # a choice may be called so
     elif isinstance(default, str):
         wanted = None if isinstance(value, str) else "a string; put it in quotes twice, as \"'3'\""
     elif isinstance(default, (int, float)) and str(value).lower() in ("inf", "infinity"):
